@@ -1,0 +1,26 @@
+// What this processor has. Read from CPUID, so that it works without /sys and /proc.
+#pragma once
+
+#include <cstddef>
+#include <string>
+
+namespace hognose::core {
+
+struct CpuFacts {
+  std::string brand;          // "AMD EPYC 9354 32-Core Processor"
+  bool avx512_bf16 = false;   // VDPBF16PS, and the system saves the ZMM registers
+  size_t l1d_bytes = 32768;   // per core
+  size_t l2_bytes = 1 << 20;  // per core
+  size_t l3_bytes = 0;        // of one shared slice; 0 if there is none
+  size_t usable_threads = 1;  // logical processors this process may run on
+  size_t threads_per_core = 1;
+
+  size_t physical_cores() const {
+    return usable_threads > threads_per_core ? usable_threads / threads_per_core : 1;
+  }
+};
+
+// Reads the facts once; later calls return the same object.
+const CpuFacts& Cpu();
+
+}  // namespace hognose::core

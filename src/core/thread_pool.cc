@@ -1,0 +1,96 @@
+#include "core/thread_pool.h"
+
+#include "core/check.h"
+#include "core/fp_env.h"
+
+namespace hognose::core {
+namespace {
+
+// A worker looks this often for the next round before it parks: about 50 microseconds, longer than
+// the serial gaps inside a model's step, short enough to leave an idle machine idle.
+constexpr int kSpins = 2000;
+// A waiting caller yields its core after this many looks, so that an oversubscribed machine goes on.
+constexpr int kSpinsBeforeYield = 20000;
+
+void Pause() {
+#if defined(__x86_64__)
+  __builtin_ia32_pause();
+#endif
+}
+
+}  // namespace
+
+ThreadPool::ThreadPool(size_t threads) {
+  HOGNOSE_CHECK(threads >= 1);
+  workers_.reserve(threads - 1);
+  for (size_t i = 1; i < threads; ++i) workers_.emplace_back([this] { Work(); });
+}
+
+ThreadPool::~ThreadPool() {
+  stop_.store(true);
+  round_.fetch_add(1);
+  round_.notify_all();
+  for (auto& worker : workers_) worker.join();
+}
+
+void ThreadPool::TakeTasks(uint64_t round) {
+  uint64_t ticket = ticket_.load(std::memory_order_acquire);
+  for (;;) {
+    if (ticket >> 32 != round) return;
+    const Task* task = task_.load(std::memory_order_acquire);
+    const size_t i = ticket & 0xFFFFFFFFu;
+    if (i >= count_.load(std::memory_order_acquire)) return;
+    // Success means that the round is still open, so `task` is this round's and is alive.
+    if (!ticket_.compare_exchange_weak(ticket, ticket + 1, std::memory_order_acq_rel)) continue;
+    (*task)(i);
+    done_.fetch_add(1, std::memory_order_release);
+    ticket = ticket_.load(std::memory_order_acquire);
+  }
+}
+
+void ThreadPool::Run(size_t count, Task task) {
+  if (count == 0) return;
+  HOGNOSE_CHECK(count < 0xFFFFFFFFu);
+  if (workers_.empty() || count == 1) {
+    for (size_t i = 0; i < count; ++i) task(i);
+    return;
+  }
+  // Close the old round before its fields change, then open the new one.
+  const uint64_t round = ((ticket_.load(std::memory_order_relaxed) >> 32) + 1) & 0xFFFFFFFFu;
+  ticket_.store((round << 32) | 0xFFFFFFFFu, std::memory_order_seq_cst);
+  task_.store(&task, std::memory_order_release);
+  count_.store(count, std::memory_order_release);
+  done_.store(0, std::memory_order_relaxed);
+  ticket_.store(round << 32, std::memory_order_seq_cst);
+  round_.store(static_cast<uint32_t>(round), std::memory_order_seq_cst);
+  if (parked_.load(std::memory_order_seq_cst) > 0) round_.notify_all();
+  TakeTasks(round);
+  for (int spins = 0; done_.load(std::memory_order_acquire) < count; ++spins) {
+    if (spins < kSpinsBeforeYield) {
+      Pause();
+    } else {
+      std::this_thread::yield();
+    }
+  }
+}
+
+void ThreadPool::Work() {
+  const FlushDenormals flush;
+  uint32_t seen = 0;
+  while (!stop_.load()) {
+    int spins = 0;
+    while (round_.load(std::memory_order_acquire) == seen) {
+      if (++spins < kSpins) {
+        Pause();
+        continue;
+      }
+      parked_.fetch_add(1, std::memory_order_seq_cst);
+      round_.wait(seen, std::memory_order_seq_cst);
+      parked_.fetch_sub(1, std::memory_order_seq_cst);
+    }
+    seen = round_.load(std::memory_order_acquire);
+    if (!stop_.load()) TakeTasks(seen);
+  }
+}
+
+}  // namespace hognose::core

@@ -1,0 +1,51 @@
+// ThreadPool: runs numbered tasks on a fixed set of threads, the caller among them.
+//
+// Tasks are fixed by the shape of the work, never by the number of threads, and each writes its own
+// part of the result: so results have the same bits for any number of threads. Which thread takes
+// which task is not defined.
+#pragma once
+
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+#include <thread>
+#include <vector>
+
+#include "core/function_ref.h"
+
+namespace hognose::core {
+
+class ThreadPool {
+ public:
+  // Starts threads - 1 workers (threads >= 1). Workers flush denormals.
+  explicit ThreadPool(size_t threads);
+  ~ThreadPool();
+  ThreadPool(const ThreadPool&) = delete;
+  ThreadPool& operator=(const ThreadPool&) = delete;
+
+  size_t threads() const { return workers_.size() + 1; }
+
+  // Calls task(i) once for every i in [0, count) and returns when all are done. Not reentrant: one
+  // caller at a time, no call from inside a task. Does not allocate.
+  void Run(size_t count, FunctionRef<void(size_t task)> task);
+
+ private:
+  using Task = FunctionRef<void(size_t)>;
+
+  void Work();
+  // Takes tasks of round `round` until none is left.
+  void TakeTasks(uint64_t round);
+
+  // High 32 bits: number of the round; low 32 bits: the next task that nobody has taken. One word,
+  // so that a late thread can't take a task of a round that it has not seen.
+  std::atomic<uint64_t> ticket_{0};
+  std::atomic<const Task*> task_{nullptr};
+  std::atomic<size_t> count_{0};
+  std::atomic<size_t> done_{0};
+  std::atomic<uint32_t> round_{0};  // what parked workers wait on
+  std::atomic<uint32_t> parked_{0};
+  std::atomic<bool> stop_{false};
+  std::vector<std::thread> workers_;
+};
+
+}  // namespace hognose::core

@@ -3,6 +3,8 @@
 
 #include <array>
 #include <cstddef>
+#include <functional>
+#include <map>
 #include <span>
 #include <string>
 
@@ -70,6 +72,8 @@ struct TensorView {
     return static_cast<const T*>(data);
   }
 };
+
+using TensorMap = std::map<std::string, TensorView, std::less<>>;
 
 // "bf16 [768, 1536]", for messages.
 std::string ToString(const TensorView& tensor);

@@ -1,0 +1,129 @@
+#include "kernels/linear/linear.h"
+
+#include "codecs/float16.h"
+#include "kernels/linear/linear_tile.h"
+#include "kernels/target.h"
+
+#undef HWY_TARGET_INCLUDE
+#define HWY_TARGET_INCLUDE "kernels/linear/linear.cc"
+#include "hwy/foreach_target.h"
+// After foreach_target.
+#include "hwy/highway.h"
+#include "kernels/simd-inl.h"
+
+HWY_BEFORE_NAMESPACE();
+namespace hognose::kernels {
+namespace HWY_NAMESPACE {
+
+using internal::kTileW;
+
+// Rows of x in a tile: as many as the registers hold beside kTileW rows of w.
+constexpr size_t kTileX = HWY_TARGET <= HWY_AVX3 ? 6 : 2;
+
+// kX rows of x times kTileW rows of w. Rows of w from `rows_w` on repeat the last one; their sums are
+// not stored.
+template <size_t kX, typename T>
+HWY_INLINE void Tile(const LinearArgs& a, const T* w, size_t l, size_t m, size_t rows_w) {
+  const DF d;
+  const size_t lanes = hn::Lanes(d);
+  const size_t k_size = a.x.cols;
+  const T* w_row[kTileW];
+  for (size_t j = 0; j < kTileW; ++j) w_row[j] = w + (m + std::min(j, rows_w - 1)) * k_size;
+  const float* x_row[kX];
+  for (size_t i = 0; i < kX; ++i) x_row[i] = a.x.Row(l + i);
+  VF sum[kX][kTileW];
+  for (size_t i = 0; i < kX; ++i) {
+    for (size_t j = 0; j < kTileW; ++j) sum[i][j] = hn::Zero(d);
+  }
+  size_t k = 0;
+  for (; k + lanes <= k_size; k += lanes) {
+    VF wv[kTileW];
+    for (size_t j = 0; j < kTileW; ++j) wv[j] = LoadF32(d, w_row[j] + k);
+    for (size_t i = 0; i < kX; ++i) {
+      const VF xv = hn::LoadU(d, x_row[i] + k);
+      for (size_t j = 0; j < kTileW; ++j) sum[i][j] = hn::MulAdd(xv, wv[j], sum[i][j]);
+    }
+  }
+  if (k < k_size) {
+    for (size_t j = 0; j < kTileW; ++j) {
+      const VF wv = LoadTail(d, w_row[j] + k, k_size - k);
+      for (size_t i = 0; i < kX; ++i) {
+        sum[i][j] = hn::MulAdd(LoadTail(d, x_row[i] + k, k_size - k), wv, sum[i][j]);
+      }
+    }
+  }
+  for (size_t i = 0; i < kX; ++i) {
+    float sums[kTileW];
+    SumLanes4(d, sum[i][0], sum[i][1], sum[i][2], sum[i][3], sums);
+    internal::Finish(a, l + i, m, rows_w, sums);
+  }
+}
+
+template <typename T>
+void Rows(const LinearArgs& a, size_t m_begin, size_t m_end) {
+  const T* w = a.w.As<T>();
+  internal::ForTiles(a, kTileX, sizeof(float), m_begin, m_end,
+                     [&](size_t l, size_t rows_x, size_t m, size_t rows_w) HWY_ATTR {
+                       size_t i = 0;
+                       if (rows_x == kTileX) return Tile<kTileX>(a, w, l, m, rows_w);
+                       for (; i + 2 <= rows_x; i += 2) Tile<2>(a, w, l + i, m, rows_w);
+                       if (i < rows_x) Tile<1>(a, w, l + i, m, rows_w);
+                     });
+}
+
+void LinearRows(const LinearArgs& a, size_t m_begin, size_t m_end) {
+  switch (a.w.dtype) {
+    case core::DType::kF32:
+      return Rows<float>(a, m_begin, m_end);
+    case core::DType::kBF16:
+      return Rows<core::BFloat16>(a, m_begin, m_end);
+    default:
+      return Rows<core::Half>(a, m_begin, m_end);
+  }
+}
+
+}  // namespace HWY_NAMESPACE
+}  // namespace hognose::kernels
+HWY_AFTER_NAMESPACE();
+
+#if HWY_ONCE
+namespace hognose::kernels {
+
+HWY_EXPORT(LinearRows);
+
+Activations PickActivations(core::DType weights, bool exact) {
+  const bool bf16 = !exact && weights == core::DType::kBF16 && UseAvx512Bf16();
+  return bf16 ? Activations::kBF16 : Activations::kF32;
+}
+
+size_t LinearScratch(size_t rows, size_t cols) { return rows * ((cols + 31) / 32 * 32); }
+
+void Linear(core::Exec& exec, const LinearArgs& args) noexcept {
+  HOGNOSE_DCHECK(args.w.rank == 2 && args.w.shape[1] == args.x.cols);
+  HOGNOSE_DCHECK(args.y.cols == args.w.shape[0] && args.y.rows == args.x.rows);
+  HOGNOSE_DCHECK(args.bias.size == 0 || args.bias.size == args.y.cols);
+  if (args.activations == Activations::kBF16) return internal::LinearAvx512Bf16(exec, args);
+  const size_t rows = args.w.shape[0];
+  const size_t step = internal::TaskRows(args.x.cols, core::Bytes(args.w.dtype));
+  exec.pool.Run((rows + step - 1) / step, [&](size_t task) {
+    HWY_DYNAMIC_DISPATCH(LinearRows)(args, task * step, std::min(rows, (task + 1) * step));
+  });
+}
+
+void LinearRef(const LinearArgs& a) {
+  const auto weight = [&](size_t i) -> double {
+    if (a.w.dtype == core::DType::kF32) return a.w.As<float>()[i];
+    if (a.w.dtype == core::DType::kBF16) return codecs::Decode(a.w.As<core::BFloat16>()[i]);
+    return codecs::Decode(a.w.As<core::Half>()[i]);
+  };
+  for (size_t l = 0; l < a.x.rows; ++l) {
+    for (size_t m = 0; m < a.y.cols; ++m) {
+      double sum = a.bias.size != 0 ? a.bias.data[m] : 0.0;
+      for (size_t k = 0; k < a.x.cols; ++k) sum += a.x.Row(l)[k] * weight(m * a.x.cols + k);
+      a.y.Row(l)[m] = static_cast<float>(a.accumulate ? a.y.Row(l)[m] + sum : sum);
+    }
+  }
+}
+
+}  // namespace hognose::kernels
+#endif

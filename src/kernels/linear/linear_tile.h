@@ -1,0 +1,57 @@
+// The shape of linear's tiles and tasks, and the loops around the tiles, shared by linear.cc (Highway)
+// and linear_avx512bf16.cc (our own target).
+#pragma once
+
+#include <algorithm>
+#include <cstddef>
+
+#include "core/cpu.h"
+#include "kernels/linear/linear.h"
+
+namespace hognose::kernels::internal {
+
+// Rows of w in a tile. Four sums are finished together (SumLanes4).
+inline constexpr size_t kTileW = 4;
+
+// Rows of w in one task: about 64 KiB of weights, a multiple of the tile.
+inline size_t TaskRows(size_t k, size_t element_bytes) {
+  constexpr size_t kTaskBytes = size_t{64} << 10;
+  const size_t rows = kTaskBytes / (k * element_bytes) / kTileW * kTileW;
+  return std::clamp(rows, kTileW, size_t{256});
+}
+
+// Rows of x that stay in the first-level cache while the rows of w of a task pass: half of it.
+inline size_t BlockX(size_t tile_x, size_t k, size_t element_bytes) {
+  const size_t rows = core::Cpu().l1d_bytes / 2 / (k * element_bytes);
+  return std::max(rows / tile_x, size_t{1}) * tile_x;
+}
+
+// y[l, m .. m + count) (+)= sums + bias.
+inline void Finish(const LinearArgs& a, size_t l, size_t m, size_t count, const float* sums) {
+  float* y = a.y.Row(l) + m;
+  for (size_t i = 0; i < count; ++i) {
+    float sum = sums[i];
+    if (a.bias.size != 0) sum += a.bias.data[m + i];
+    y[i] = a.accumulate ? y[i] + sum : sum;
+  }
+}
+
+// Calls tile(l, rows_x, m, rows_w) over rows [m_begin, m_end) of w and all rows of x.
+template <typename Tile>
+void ForTiles(const LinearArgs& a, size_t tile_x, size_t x_bytes, size_t m_begin, size_t m_end,
+              const Tile& tile) {
+  const size_t block = BlockX(tile_x, a.x.cols, x_bytes);
+  for (size_t l0 = 0; l0 < a.x.rows; l0 += block) {
+    const size_t l_end = std::min(l0 + block, a.x.rows);
+    for (size_t m = m_begin; m < m_end; m += kTileW) {
+      for (size_t l = l0; l < l_end; l += tile_x) {
+        tile(l, std::min(tile_x, l_end - l), m, std::min(kTileW, m_end - m));
+      }
+    }
+  }
+}
+
+// linear_avx512bf16.cc
+void LinearAvx512Bf16(core::Exec& exec, const LinearArgs& args) noexcept;
+
+}  // namespace hognose::kernels::internal

@@ -1,0 +1,167 @@
+// Vector helpers that several kernels share: loads that convert, tails, sums, exp, SiLU.
+// Included once per target, inside HWY_BEFORE_NAMESPACE; see Highway's foreach_target.
+
+#if defined(HOGNOSE_KERNELS_SIMD_INL_H_) == defined(HWY_TARGET_TOGGLE)
+#ifdef HOGNOSE_KERNELS_SIMD_INL_H_
+#undef HOGNOSE_KERNELS_SIMD_INL_H_
+#else
+#define HOGNOSE_KERNELS_SIMD_INL_H_
+#endif
+
+#include <cstddef>
+#include <cstdint>
+
+#include "codecs/float16.h"
+#include "core/dtype.h"
+#include "hwy/contrib/math/math-inl.h"
+#include "hwy/highway.h"
+
+HWY_BEFORE_NAMESPACE();
+namespace hognose::kernels {
+namespace HWY_NAMESPACE {
+
+namespace hn = hwy::HWY_NAMESPACE;
+
+using DF = hn::ScalableTag<float>;
+using VF = hn::Vec<DF>;
+
+// Lanes(DF()) floats from p, decoded to f32.
+HWY_INLINE VF LoadF32(DF d, const float* p) { return hn::LoadU(d, p); }
+HWY_INLINE VF LoadF32(DF d, const core::BFloat16* p) {
+  const hn::Rebind<uint16_t, DF> d16;
+  const hn::Rebind<uint32_t, DF> d32;
+  const auto bits = hn::LoadU(d16, reinterpret_cast<const uint16_t*>(p));
+  return hn::BitCast(d, hn::ShiftLeft<16>(hn::PromoteTo(d32, bits)));
+}
+HWY_INLINE VF LoadF32(DF d, const core::Half* p) {
+  const hn::Rebind<hwy::float16_t, DF> d16;
+  return hn::PromoteTo(d, hn::LoadU(d16, reinterpret_cast<const hwy::float16_t*>(p)));
+}
+
+// The first `count` (< Lanes) elements at p; the other lanes are zero. Reads nothing behind them.
+template <typename T>
+HWY_INLINE VF LoadTail(DF d, const T* p, size_t count) {
+  HWY_ALIGN float lanes[HWY_MAX_BYTES / sizeof(float)] = {};
+  for (size_t i = 0; i < count; ++i) lanes[i] = codecs::Decode(p[i]);
+  return hn::Load(d, lanes);
+}
+HWY_INLINE void StoreTail(DF d, VF v, float* p, size_t count) {
+  HWY_ALIGN float lanes[HWY_MAX_BYTES / sizeof(float)];
+  hn::Store(v, d, lanes);
+  for (size_t i = 0; i < count; ++i) p[i] = lanes[i];
+}
+
+// Calls body(offset, count) for all full vectors of [0, size), then once for the rest, if any.
+template <typename Body>
+HWY_INLINE void ForVectors(size_t size, const Body& body) {
+  const size_t lanes = hn::Lanes(DF());
+  size_t i = 0;
+  for (; i + lanes <= size; i += lanes) body(i, lanes);
+  if (i < size) body(i, size - i);
+}
+HWY_INLINE VF LoadN(DF d, const float* p, size_t count) {
+  return count == hn::Lanes(d) ? hn::LoadU(d, p) : LoadTail(d, p, count);
+}
+HWY_INLINE void StoreN(DF d, VF v, float* p, size_t count) {
+  if (count == hn::Lanes(d)) {
+    hn::StoreU(v, d, p);
+  } else {
+    StoreTail(d, v, p, count);
+  }
+}
+
+// out[i] = sum of the lanes of v[i], for 4 vectors at once: a third of the work of 4 single sums.
+HWY_INLINE void SumLanes4(DF d, VF v0, VF v1, VF v2, VF v3, float* out) {
+#if HWY_TARGET == HWY_SCALAR
+  out[0] = hn::GetLane(v0);
+  out[1] = hn::GetLane(v1);
+  out[2] = hn::GetLane(v2);
+  out[3] = hn::GetLane(v3);
+  (void)d;
+#else
+  const hn::RepartitionToWide<DF> dw;
+  const auto pair = [d](VF a, VF b) HWY_ATTR {
+    return hn::Add(hn::InterleaveLower(d, a, b), hn::InterleaveUpper(d, a, b));
+  };
+  const auto ab = hn::BitCast(dw, pair(v0, v1));
+  const auto cd = hn::BitCast(dw, pair(v2, v3));
+  const VF blocks = hn::Add(hn::BitCast(d, hn::InterleaveLower(dw, ab, cd)),
+                            hn::BitCast(d, hn::InterleaveUpper(dw, ab, cd)));
+  // Each 128-bit block now holds four partial sums; add the blocks.
+#if HWY_TARGET <= HWY_AVX3
+  const hn::Half<DF> d8;
+  const hn::Half<hn::Half<DF>> d4;
+  const auto sum8 = hn::Add(hn::LowerHalf(d8, blocks), hn::UpperHalf(d8, blocks));
+  hn::StoreU(hn::Add(hn::LowerHalf(d4, sum8), hn::UpperHalf(d4, sum8)), d4, out);
+#elif HWY_TARGET <= HWY_AVX2
+  const hn::Half<DF> d4;
+  hn::StoreU(hn::Add(hn::LowerHalf(d4, blocks), hn::UpperHalf(d4, blocks)), d4, out);
+#else
+  hn::StoreU(blocks, d, out);
+#endif
+#endif
+}
+
+HWY_INLINE float SumLanes(DF d, VF v) { return hn::GetLane(hn::SumOfLanes(d, v)); }
+
+// exp(x), relative error below 2^-22 on [-87, 88]; exactly 0 below -87 and infinity above 88.7. NaN stays.
+// Cephes' way: x = k ln 2 + r, |r| <= ln 2 / 2, a polynomial in r, k into the exponent.
+HWY_INLINE VF Exp(DF d, VF x) {
+  const hn::RebindToSigned<DF> di;
+  const VF clamped = hn::Min(hn::Max(x, hn::Set(d, -88.0f)), hn::Set(d, 89.0f));
+  const VF k = hn::Round(hn::Mul(clamped, hn::Set(d, 1.44269504088896341f)));
+  VF r = hn::NegMulAdd(k, hn::Set(d, 0.693359375f), clamped);
+  r = hn::NegMulAdd(k, hn::Set(d, -2.12194440e-4f), r);
+  VF p = hn::Set(d, 1.9875691500e-4f);
+  p = hn::MulAdd(p, r, hn::Set(d, 1.3981999507e-3f));
+  p = hn::MulAdd(p, r, hn::Set(d, 8.3334519073e-3f));
+  p = hn::MulAdd(p, r, hn::Set(d, 4.1665795894e-2f));
+  p = hn::MulAdd(p, r, hn::Set(d, 1.6666665459e-1f));
+  p = hn::MulAdd(p, r, hn::Set(d, 5.0000001201e-1f));
+  p = hn::MulAdd(hn::Mul(r, r), p, hn::Add(r, hn::Set(d, 1.0f)));
+  // 2^k in two factors, so that k = 128 (just below the overflow) is right.
+  const auto ki = hn::ConvertTo(di, k);
+  const auto half = hn::ShiftRight<1>(ki);
+  const auto bias = hn::Set(di, 127);
+  const VF scale0 = hn::BitCast(d, hn::ShiftLeft<23>(hn::Add(half, bias)));
+  const VF scale1 = hn::BitCast(d, hn::ShiftLeft<23>(hn::Add(hn::Sub(ki, half), bias)));
+  const VF result = hn::Mul(hn::Mul(p, scale0), scale1);
+  const VF finite = hn::IfThenZeroElse(hn::Lt(x, hn::Set(d, -87.33654f)), result);
+  return hn::IfThenElse(hn::Eq(x, x), finite, x);
+}
+
+// exp(x) for x <= 0 that is no NaN: Exp without the upper end. For decays exp(dt a).
+HWY_INLINE VF ExpNonPositive(DF d, VF x) {
+  const hn::RebindToSigned<DF> di;
+  const VF clamped = hn::Max(x, hn::Set(d, -87.33654f));
+  const VF k = hn::Round(hn::Mul(clamped, hn::Set(d, 1.44269504088896341f)));
+  VF r = hn::NegMulAdd(k, hn::Set(d, 0.693359375f), clamped);
+  r = hn::NegMulAdd(k, hn::Set(d, -2.12194440e-4f), r);
+  VF p = hn::Set(d, 1.9875691500e-4f);
+  p = hn::MulAdd(p, r, hn::Set(d, 1.3981999507e-3f));
+  p = hn::MulAdd(p, r, hn::Set(d, 8.3334519073e-3f));
+  p = hn::MulAdd(p, r, hn::Set(d, 4.1665795894e-2f));
+  p = hn::MulAdd(p, r, hn::Set(d, 1.6666665459e-1f));
+  p = hn::MulAdd(p, r, hn::Set(d, 5.0000001201e-1f));
+  p = hn::MulAdd(hn::Mul(r, r), p, hn::Add(r, hn::Set(d, 1.0f)));
+  const auto exponent = hn::Add(hn::ConvertTo(di, k), hn::Set(di, 127));
+  const VF result = hn::Mul(p, hn::BitCast(d, hn::ShiftLeft<23>(exponent)));
+  return hn::IfThenZeroElse(hn::Lt(x, hn::Set(d, -87.33654f)), result);
+}
+
+// x / (1 + exp(-x)).
+HWY_INLINE VF Silu(DF d, VF x) {
+  return hn::Div(x, hn::Add(hn::Set(d, 1.0f), Exp(d, hn::Neg(x))));
+}
+
+// log(1 + exp(x)); x itself above 20, as the reference has it.
+HWY_INLINE VF Softplus(DF d, VF x) {
+  const VF log = hn::Log1p(d, Exp(d, hn::Min(x, hn::Set(d, 20.0f))));
+  return hn::IfThenElse(hn::Gt(x, hn::Set(d, 20.0f)), x, log);
+}
+
+}  // namespace HWY_NAMESPACE
+}  // namespace hognose::kernels
+HWY_AFTER_NAMESPACE();
+
+#endif

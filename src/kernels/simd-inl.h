@@ -46,7 +46,7 @@ HWY_INLINE VF LoadTail(DF d, const T* p, size_t count) {
   return hn::Load(d, lanes);
 }
 HWY_INLINE void StoreTail(DF d, VF v, float* p, size_t count) {
-  HWY_ALIGN float lanes[HWY_MAX_BYTES / sizeof(float)];
+  HWY_ALIGN float lanes[HWY_MAX_BYTES / sizeof(float)] = {};
   hn::Store(v, d, lanes);
   for (size_t i = 0; i < count; ++i) p[i] = lanes[i];
 }
@@ -90,7 +90,7 @@ HWY_INLINE void SumLanes4(DF d, VF v0, VF v1, VF v2, VF v3, float* out) {
   // Each 128-bit block now holds four partial sums; add the blocks.
 #if HWY_TARGET <= HWY_AVX3
   const hn::Half<DF> d8;
-  const hn::Half<hn::Half<DF>> d4;
+  const hn::Half<hn::Half<DF> > d4;
   const auto sum8 = hn::Add(hn::LowerHalf(d8, blocks), hn::UpperHalf(d8, blocks));
   hn::StoreU(hn::Add(hn::LowerHalf(d4, sum8), hn::UpperHalf(d4, sum8)), d4, out);
 #elif HWY_TARGET <= HWY_AVX2
@@ -104,8 +104,8 @@ HWY_INLINE void SumLanes4(DF d, VF v0, VF v1, VF v2, VF v3, float* out) {
 
 HWY_INLINE float SumLanes(DF d, VF v) { return hn::GetLane(hn::SumOfLanes(d, v)); }
 
-// exp(x), relative error below 2^-22 on [-87, 88]; exactly 0 below -87 and infinity above 88.7. NaN stays.
-// Cephes' way: x = k ln 2 + r, |r| <= ln 2 / 2, a polynomial in r, k into the exponent.
+// exp(x), relative error below 2^-22 on [-87, 88]; exactly 0 below -87 and infinity above 88.7. NaN
+// stays. Cephes' way: x = k ln 2 + r, |r| <= ln 2 / 2, a polynomial in r, k into the exponent.
 HWY_INLINE VF Exp(DF d, VF x) {
   const hn::RebindToSigned<DF> di;
   const VF clamped = hn::Min(hn::Max(x, hn::Set(d, -88.0f)), hn::Set(d, 89.0f));
@@ -150,9 +150,7 @@ HWY_INLINE VF ExpNonPositive(DF d, VF x) {
 }
 
 // x / (1 + exp(-x)).
-HWY_INLINE VF Silu(DF d, VF x) {
-  return hn::Div(x, hn::Add(hn::Set(d, 1.0f), Exp(d, hn::Neg(x))));
-}
+HWY_INLINE VF Silu(DF d, VF x) { return hn::Div(x, hn::Add(hn::Set(d, 1.0f), Exp(d, hn::Neg(x)))); }
 
 // log(1 + exp(x)); x itself above 20, as the reference has it.
 HWY_INLINE VF Softplus(DF d, VF x) {

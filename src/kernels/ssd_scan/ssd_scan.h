@@ -1,0 +1,43 @@
+// ssd_scan: Mamba-2's recurrence (one decay a head), with discretisation and skip in the same pass.
+//
+// Formula    dt = clamp(softplus(dt_raw + dt_bias), dt_min, dt_max)
+//            S_t[n, p] = exp(dt_t a) S_{t-1}[n, p] + b_t[n] dt_t x_t[p]          for each head
+//            y_t[p] = sum_n c_t[n] S_t[n, p] + d_skip[p] x_t[p]
+//            Head h reads b and c of group h / (H / G).
+// Operands   x, y [L, H P]; b, c [L, G N]; dt [L, H]; dt_bias, a [H], a negative; d_skip [H P];
+//            state [H N, P] (row h N + n), read and written. y aliases no input. f32.
+//            Any L, N, P >= 1, H a multiple of G.
+// Scratch    dt and decay of every step: [L, 2 H]. Threads: heads and blocks of P.
+//            Same bits for any split of time and thread count.
+// Errors     none; shapes are checked by HOGNOSE_DCHECK.
+// Accuracy   a term that is s steps old has relative error (2 s + 8) eps.
+// Cost       5 N P operations per (t, head).
+// Source     Dao and Gu 2024; math.md 1.2. Oracle: SsdScanRef, double.
+#pragma once
+
+#include "core/exec.h"
+#include "core/tensor.h"
+
+namespace hognose::kernels {
+
+struct SsdScanArgs {
+  core::Mat<const float> x;
+  core::Mat<const float> b;
+  core::Mat<const float> c;
+  core::Mat<const float> dt;
+  core::Vec<const float> dt_bias;
+  core::Vec<const float> a;
+  core::Vec<const float> d_skip;
+  float dt_min = 0.0f;
+  float dt_max = 0.0f;  // infinity for no limit
+  size_t groups = 1;
+  core::Mat<float> state;
+  core::Mat<float> y;
+  core::Mat<float> scratch;
+};
+
+void SsdScan(core::Exec& exec, const SsdScanArgs& args) noexcept;
+
+void SsdScanRef(const SsdScanArgs& args);
+
+}  // namespace hognose::kernels

@@ -36,6 +36,8 @@ class Arena {
   }
 
   size_t used() const { return used_; }
+  // Forgets everything handed out; the memory stays and is not zeroed again.
+  void Rewind() { used_ = 0; }
 
  private:
   struct Free {

@@ -17,11 +17,11 @@
 namespace hognose::kernels {
 
 struct CausalConv1dArgs {
-  core::Mat<const float> x;
-  core::Mat<const float> w;
-  core::Vec<const float> bias;
-  core::Mat<float> window;
-  core::Mat<float> y;
+  core::Mat<const float> x = {};
+  core::Mat<const float> w = {};
+  core::Vec<const float> bias = {};
+  core::Mat<float> window = {};
+  core::Mat<float> y = {};
 };
 
 void CausalConv1d(core::Exec& exec, const CausalConv1dArgs& args) noexcept;

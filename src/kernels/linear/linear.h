@@ -26,13 +26,13 @@ namespace hognose::kernels {
 enum class Activations { kF32, kBF16 };
 
 struct LinearArgs {
-  core::Mat<const float> x;
-  core::TensorView w;
-  core::Vec<const float> bias;
-  core::Mat<float> y;
+  core::Mat<const float> x = {};
+  core::TensorView w = {};
+  core::Vec<const float> bias = {};
+  core::Mat<float> y = {};
   bool accumulate = false;
   Activations activations = Activations::kF32;
-  core::Vec<core::BFloat16> x_bf16;
+  core::Vec<core::BFloat16> x_bf16 = {};
 };
 
 // How the activations of a product with such weights are held on the target in use; `exact` asks for f32.

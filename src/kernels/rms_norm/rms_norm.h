@@ -21,10 +21,10 @@ namespace hognose::kernels {
 enum class Gate { kNone, kBeforeNorm, kAfterNorm };
 
 struct RmsNormArgs {
-  core::Mat<const float> x;
-  core::Mat<const float> z;  // only with a gate
-  core::Vec<const float> w;
-  core::Mat<float> y;
+  core::Mat<const float> x = {};
+  core::Mat<const float> z = {};  // only with a gate
+  core::Vec<const float> w = {};
+  core::Mat<float> y = {};
   size_t group = 0;
   float eps = 1e-5f;
   Gate gate = Gate::kNone;

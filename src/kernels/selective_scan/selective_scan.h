@@ -21,15 +21,15 @@
 namespace hognose::kernels {
 
 struct SelectiveScanArgs {
-  core::Mat<const float> dt;
-  core::Mat<const float> x;
-  core::Mat<const float> z;
-  core::Mat<const float> b;
-  core::Mat<const float> c;
-  core::Mat<const float> a;
-  core::Vec<const float> d_skip;
-  core::Mat<float> state;
-  core::Mat<float> y;
+  core::Mat<const float> dt = {};
+  core::Mat<const float> x = {};
+  core::Mat<const float> z = {};
+  core::Mat<const float> b = {};
+  core::Mat<const float> c = {};
+  core::Mat<const float> a = {};
+  core::Vec<const float> d_skip = {};
+  core::Mat<float> state = {};
+  core::Mat<float> y = {};
 };
 
 void SelectiveScan(core::Exec& exec, const SelectiveScanArgs& args) noexcept;

@@ -21,19 +21,19 @@
 namespace hognose::kernels {
 
 struct SsdScanArgs {
-  core::Mat<const float> x;
-  core::Mat<const float> b;
-  core::Mat<const float> c;
-  core::Mat<const float> dt;
-  core::Vec<const float> dt_bias;
-  core::Vec<const float> a;
-  core::Vec<const float> d_skip;
+  core::Mat<const float> x = {};
+  core::Mat<const float> b = {};
+  core::Mat<const float> c = {};
+  core::Mat<const float> dt = {};
+  core::Vec<const float> dt_bias = {};
+  core::Vec<const float> a = {};
+  core::Vec<const float> d_skip = {};
   float dt_min = 0.0f;
   float dt_max = 0.0f;  // infinity for no limit
   size_t groups = 1;
-  core::Mat<float> state;
-  core::Mat<float> y;
-  core::Mat<float> scratch;
+  core::Mat<float> state = {};
+  core::Mat<float> y = {};
+  core::Mat<float> scratch = {};
 };
 
 void SsdScan(core::Exec& exec, const SsdScanArgs& args) noexcept;

@@ -1,0 +1,64 @@
+#include "models/language_model.h"
+
+#include <algorithm>
+
+#include "codecs/decode.h"
+#include "kernels/rms_norm/rms_norm.h"
+
+namespace hognose::models {
+
+std::vector<nn::StateShape> LanguageModel::state_shapes() const {
+  std::vector<nn::StateShape> shapes;
+  for (const auto& block : blocks) shapes.push_back(block.mixer->state_shape());
+  return shapes;
+}
+
+core::Result<Workspace> LanguageModel::NewWorkspace(const core::Exec& exec, size_t max_rows,
+                                                    bool exact) const {
+  size_t max_cols = width(), scratch = 0;
+  for (const auto& block : blocks) {
+    core::Arena measure;
+    block.mixer->Measure(measure, max_rows);
+    scratch = std::max(scratch, measure.used());
+    max_cols = std::max(max_cols, block.mixer->max_cols());
+  }
+  Workspace ws{.ctx = {.exec = exec, .exact = exact, .scratch = {}, .x_bf16 = {}}, .h = {}, .u = {}, .memory = {}};
+  const auto carve = [&](core::Arena& arena) {
+    ws.h = arena.NewMat<float>(max_rows, width());
+    ws.u = arena.NewMat<float>(max_rows, width());
+    ws.ctx.x_bf16 = arena.NewVec<core::BFloat16>(kernels::LinearScratch(max_rows, max_cols));
+  };
+  core::Arena measure;
+  carve(measure);
+  HOGNOSE_ASSIGN(ws.memory, core::Arena::Allocate(measure.used()));
+  carve(ws.memory);
+  HOGNOSE_ASSIGN(ws.ctx.scratch, core::Arena::Allocate(scratch));
+  ws.ctx_bytes = scratch;
+  return ws;
+}
+
+void LanguageModel::Forward(Workspace& ws, std::span<const int32_t> ids, nn::State& state) const {
+  HOGNOSE_DCHECK(!ids.empty() && ids.size() <= ws.h.rows);
+  const core::Mat<float> h = ws.h.Rows(0, ids.size());
+  const core::Mat<float> u = ws.u.Rows(0, ids.size());
+  for (size_t l = 0; l < ids.size(); ++l) {
+    codecs::Decode(embedding, static_cast<size_t>(ids[l]) * width(), {h.Row(l), width()});
+  }
+  for (size_t i = 0; i < blocks.size(); ++i) {
+    kernels::RmsNorm(ws.ctx.exec,
+                     {.x = h, .w = blocks[i].norm_w, .y = u, .group = width(), .eps = norm_eps});
+    blocks[i].mixer->Forward(ws.ctx, u, state.layer(i), h);
+  }
+}
+
+void LanguageModel::Logits(Workspace& ws, size_t begin, core::Mat<float> out) const {
+  const core::Mat<float> u = ws.u.Rows(0, out.rows);
+  kernels::RmsNorm(ws.ctx.exec, {.x = ws.h.Rows(begin, out.rows),
+                                 .w = norm_f,
+                                 .y = u,
+                                 .group = width(),
+                                 .eps = norm_eps});
+  head.Forward(ws.ctx, u, out);
+}
+
+}  // namespace hognose::models

@@ -1,0 +1,201 @@
+#include "models/registry.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include "models/architecture.h"
+
+namespace hognose::models {
+namespace {
+
+constexpr const Architecture* kArchitectures[] = {&kMamba, &kMamba2, &kFalconMamba};
+
+// A config of the original layout has d_model at the top and no class name.
+bool IsOriginal(const core::Value& config) {
+  return config.Find("d_model") != nullptr && config.Find("architectures") == nullptr &&
+         config.Find("model_type") == nullptr;
+}
+
+// The original layout as one object: a field of ssm_cfg becomes "ssm_cfg.<name>".
+core::Value Flatten(const core::Value& config) {
+  core::Value::Object flat = *config.AsObject();
+  const core::Value* ssm = config.Find("ssm_cfg");
+  if (IsOriginal(config) && ssm != nullptr && ssm->AsObject() != nullptr) {
+    for (const auto& [name, value] : *ssm->AsObject()) flat.emplace_back("ssm_cfg." + name, value);
+  }
+  return flat;
+}
+
+core::Status Unknown(std::string_view where, std::string_view field, std::string_view got) {
+  return core::Status::Failed(fmt::format("{}: {}: got \"{}\", want one of {}", where, field, got,
+                                          fmt::join(Architectures(), ", ")));
+}
+
+core::Result<const Architecture*> ChooseByName(const Fields& config, std::string_view field,
+                                               std::string_view name) {
+  for (const auto* architecture : kArchitectures) {
+    if (name == architecture->class_name || name == architecture->name) return architecture;
+  }
+  return Unknown(config.where(), field, name);
+}
+
+core::Result<const Architecture*> Choose(const core::Value& config, Fields& fields) {
+  if (const core::Value* names = config.Find("architectures"); names != nullptr) {
+    const auto* array = names->AsArray();
+    if (array != nullptr && array->size() == 1 && (*array)[0].AsString() != nullptr) {
+      return ChooseByName(fields, "architectures", *(*array)[0].AsString());
+    }
+    if (!names->is_null() && (array == nullptr || !array->empty())) {
+      fields.Fault("architectures", *names, "an array of one string");
+      return fields.status();
+    }
+  }
+  if (const auto type = fields.Text("model_type")) return ChooseByName(fields, "model_type", *type);
+  HOGNOSE_TRY(fields.status());
+  if (!IsOriginal(config)) {
+    return core::Status::Failed(
+        fmt::format("{}: architectures: got nothing, want one of {} (or the original layout with "
+                    "d_model and ssm_cfg)",
+                    fields.where(), fmt::join(Architectures(), ", ")));
+  }
+  const std::string layer = fields.Text("ssm_cfg.layer").value_or("Mamba1");
+  for (const auto* architecture : kArchitectures) {
+    if (layer == architecture->original_layer) return architecture;
+  }
+  return core::Status::Failed(fmt::format("{}: ssm_cfg.layer: got \"{}\", want Mamba1 or Mamba2",
+                                          fields.where(), layer));
+}
+
+// Parts of the original layout that no block here has.
+core::Status RefuseUnsupported(const core::Value& config, Fields& fields) {
+  if (!IsOriginal(config)) return {};
+  if (fields.Bool({"rms_norm"}) == false) {
+    return core::Status::Failed(
+        fmt::format("{}: rms_norm: got false (LayerNorm), want true", fields.where()));
+  }
+  if (const auto size = fields.Size({"d_intermediate"})) {
+    return core::Status::Failed(fmt::format("{}: d_intermediate: got {} (MLP blocks), want 0",
+                                            fields.where(), size->value));
+  }
+  if (const auto* layers = config.Find("attn_layer_idx");
+      layers != nullptr && layers->AsArray() != nullptr && !layers->AsArray()->empty()) {
+    return core::Status::Failed(
+        fmt::format("{}: attn_layer_idx: got attention layers, want none", fields.where()));
+  }
+  return {};
+}
+
+struct Names {
+  std::string embedding;
+  std::string prefix;
+};
+
+core::Result<Names> FindEmbedding(const TensorLoader& tensors) {
+  const Names kPublished[] = {{"backbone.embeddings.weight", "backbone."},
+                              {"backbone.embedding.weight", "backbone."},
+                              {"embeddings.weight", ""}};
+  for (const auto& names : kPublished) {
+    if (tensors.Has(names.embedding)) return names;
+  }
+  return core::Status::Failed(fmt::format(
+      "{}: the embedding is missing, want one of backbone.embeddings.weight, "
+      "backbone.embedding.weight, embeddings.weight",
+      tensors.where()));
+}
+
+// The head: its own matrix where there is one, else the embedding unless the config says untied.
+core::Status BindHead(Fields& fields, TensorLoader& tensors, LanguageModel* model) {
+  const auto tie = fields.Bool({"tie_word_embeddings", "tie_embeddings"});
+  HOGNOSE_TRY(fields.status());
+  model->tied = !tensors.Has("lm_head.weight");
+  if (!model->tied) {
+    HOGNOSE_ASSIGN(const auto head, tensors.Find("lm_head.weight"));
+    const size_t rows = head.rank == 2 ? head.shape[0] : 0;
+    return tensors.Bind("", {{"lm_head.weight", {rows, model->width()}, &model->head.w},
+                             {"lm_head.bias", {rows}, &model->head.bias, false}});
+  }
+  if (tie == false) {
+    return core::Status::Failed(fmt::format("{}: lm_head.weight: the tensor is missing, and {} says "
+                                            "that the embedding is not tied",
+                                            tensors.where(), fields.where()));
+  }
+  model->head.w = model->embedding;
+  return {};
+}
+
+core::Status BindVocabulary(Fields& fields, TensorLoader& tensors, const Names& names,
+                            LanguageModel* model) {
+  HOGNOSE_ASSIGN(const auto found, tensors.Find(names.embedding));
+  if (found.rank != 2 || found.elements() == 0) {
+    return core::Status::Failed(fmt::format("{}: {}: got {}, want shape [V, D]", tensors.where(),
+                                            names.embedding, core::ToString(found)));
+  }
+  HOGNOSE_TRY(tensors.Bind("", {{names.embedding, {found.shape[0], found.shape[1]},
+                                 &model->embedding}}));
+  HOGNOSE_TRY(Agree(fields, fields.Size({"hidden_size", "d_model"}), found.shape[1],
+                    names.embedding));
+  HOGNOSE_TRY(BindHead(fields, tensors, model));
+  const auto vocab = fields.Size({"vocab_size"});
+  const size_t rows = std::min(found.shape[0], model->logits_size());
+  if (vocab && vocab->value > rows) {
+    return core::Status::Failed(fmt::format("{}: vocab_size: got {}, want at most {} as the shape of "
+                                            "{} says",
+                                            fields.where(), vocab->value, rows, names.embedding));
+  }
+  model->vocab = vocab ? vocab->value : rows;
+  return fields.status();
+}
+
+// Layers are counted in the tensors; the config may only agree.
+core::Result<size_t> CountLayers(Fields& fields, const TensorLoader& tensors,
+                                 const std::string& prefix) {
+  size_t count = 0;
+  while (tensors.Has(fmt::format("{}layers.{}.norm.weight", prefix, count))) ++count;
+  const auto layers = fields.Size({"num_hidden_layers", "n_layer", "n_layers"});
+  HOGNOSE_TRY(fields.status());
+  if (count == 0 || (layers && layers->value > count)) {
+    return core::Status::Failed(fmt::format("{}: {}layers.{}.norm.weight: the tensor is missing",
+                                            tensors.where(), prefix, count));
+  }
+  HOGNOSE_TRY(Agree(fields, layers, count, fmt::format("the layers in {}", tensors.where())));
+  return count;
+}
+
+}  // namespace
+
+std::vector<std::string_view> Architectures() {
+  std::vector<std::string_view> names;
+  for (const auto* architecture : kArchitectures) names.push_back(architecture->class_name);
+  return names;
+}
+
+core::Result<LanguageModel> Build(const Checkpoint& checkpoint) {
+  if (checkpoint.config.AsObject() == nullptr) {
+    return core::Status::Failed(fmt::format("{}: got {}, want an object", checkpoint.config_name,
+                                            checkpoint.config.TypeName()));
+  }
+  const core::Value config = Flatten(checkpoint.config);
+  Fields fields(config, checkpoint.config_name);
+  HOGNOSE_ASSIGN(const Architecture* architecture, Choose(config, fields));
+  HOGNOSE_TRY(RefuseUnsupported(config, fields));
+  LanguageModel model;
+  model.architecture = architecture->name;
+  model.norm_eps = static_cast<float>(fields.Number("layer_norm_epsilon").value_or(1e-5));
+  TensorLoader tensors(checkpoint.tensors, model.floats, checkpoint.weights_name);
+  HOGNOSE_ASSIGN(const Names names, FindEmbedding(tensors));
+  HOGNOSE_TRY(BindVocabulary(fields, tensors, names, &model));
+  HOGNOSE_ASSIGN(const size_t layers, CountLayers(fields, tensors, names.prefix));
+  for (size_t i = 0; i < layers; ++i) {
+    const std::string prefix = fmt::format("{}layers.{}.", names.prefix, i);
+    Block block;
+    HOGNOSE_TRY(tensors.Bind(prefix, {{"norm.weight", {model.width()}, &block.norm_w}}));
+    HOGNOSE_ASSIGN(block.mixer, architecture->build_mixer(fields, tensors, prefix + "mixer."));
+    model.blocks.push_back(std::move(block));
+  }
+  HOGNOSE_TRY(tensors.Bind(names.prefix, {{"norm_f.weight", {model.width()}, &model.norm_f}}));
+  HOGNOSE_TRY(fields.status());
+  model.unknown_tensors = tensors.Unused();
+  return model;
+}
+
+}  // namespace hognose::models

@@ -1,0 +1,77 @@
+// TensorLoader: binds the tensors of a checkpoint to a model, checks shapes and types, and remembers
+// which names were used.
+#pragma once
+
+#include <deque>
+#include <initializer_list>
+#include <set>
+#include <span>
+#include <string>
+#include <string_view>
+#include <variant>
+#include <vector>
+
+#include "core/status.h"
+#include "core/tensor.h"
+
+namespace hognose::models {
+
+// Owns the small f32 tensors that a model decodes or derives (norms, biases, -exp(A_log)): a few
+// kilobytes a layer. Matrices are never copied.
+class FloatStore {
+ public:
+  core::Vec<float> New(size_t size) {
+    blocks_.emplace_back(size);
+    return {blocks_.back().data(), size};
+  }
+
+ private:
+  std::deque<std::vector<float>> blocks_;
+};
+
+// One row of an architecture's tensor table: where the tensor goes says how it is kept: a matrix in its
+// stored type, or floats. An optional one that is absent leaves an empty target.
+struct TensorRow {
+  std::string_view name;
+  std::vector<size_t> shape;
+  std::variant<core::TensorView*, core::Vec<const float>*> target;
+  bool required = true;
+};
+
+class TensorLoader {
+ public:
+  // `where` begins every message: the weights' file. All three must outlive the loader.
+  TensorLoader(const core::TensorMap& tensors, FloatStore& floats, std::string where)
+      : tensors_(tensors), floats_(floats), where_(std::move(where)) {}
+
+  bool Has(std::string_view name) const { return tensors_.contains(name); }
+  // The tensor, or an error that says that it is missing.
+  core::Result<core::TensorView> Find(const std::string& name) const;
+  // Binds every row of a table; names are prefixed.
+  core::Status Bind(const std::string& prefix, std::span<const TensorRow> rows);
+  core::Status Bind(const std::string& prefix, std::initializer_list<TensorRow> rows) {
+    return Bind(prefix, std::span(rows.begin(), rows.size()));
+  }
+
+  FloatStore& floats() { return floats_; }
+  const std::string& where() const { return where_; }
+  // Names in the checkpoint that no table asked for.
+  std::vector<std::string> Unused() const;
+
+ private:
+  core::Status BindRow(const std::string& name, const TensorRow& row);
+
+  const core::TensorMap& tensors_;
+  FloatStore& floats_;
+  std::string where_;
+  std::set<std::string, std::less<>> used_;
+};
+
+// The transpose of a [rows, cols] table of floats.
+core::Mat<const float> Transposed(FloatStore& floats, core::Vec<const float> from, size_t rows,
+                                  size_t cols);
+// -exp(a_log). Fails, naming the tensor, where that is not finite.
+core::Result<core::Vec<const float>> NegativeExp(FloatStore& floats, core::Vec<const float> a_log,
+                                                 const std::string& where);
+
+}  // namespace hognose::models

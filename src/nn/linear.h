@@ -1,0 +1,39 @@
+// Linear: a weight matrix in its stored type with an optional bias, and the context of a forward pass.
+#pragma once
+
+#include "core/arena.h"
+#include "core/exec.h"
+#include "core/tensor.h"
+#include "kernels/linear/linear.h"
+
+namespace hognose::nn {
+
+// What a forward pass hands down to its blocks.
+struct Context {
+  core::Exec exec;
+  bool exact = false;   // products in f32 only; otherwise activations may be rounded to bf16
+  core::Arena scratch;  // blocks carve their buffers here; each block rewinds it first
+  core::Vec<core::BFloat16> x_bf16;  // kernels::LinearScratch of the largest product
+};
+
+struct Linear {
+  core::TensorView w;            // [M, K]
+  core::Vec<const float> bias;   // [M] or empty
+
+  size_t rows() const { return w.shape[0]; }
+  size_t cols() const { return w.shape[1]; }
+
+  // y [L, M] = x [L, K] w^T + bias; with `accumulate` it is added to y.
+  void Forward(Context& ctx, core::Mat<const float> x, core::Mat<float> y,
+               bool accumulate = false) const {
+    kernels::Linear(ctx.exec, {.x = x,
+                               .w = w,
+                               .bias = bias,
+                               .y = y,
+                               .accumulate = accumulate,
+                               .activations = kernels::PickActivations(w.dtype, ctx.exact),
+                               .x_bf16 = ctx.x_bf16});
+  }
+};
+
+}  // namespace hognose::nn

@@ -1,0 +1,62 @@
+#include "nn/mamba.h"
+
+#include <algorithm>
+
+#include "kernels/causal_conv1d/causal_conv1d.h"
+#include "kernels/rms_norm/rms_norm.h"
+#include "kernels/selective_scan/selective_scan.h"
+
+namespace hognose::nn {
+
+StateShape MambaMixer::state_shape() const {
+  return {.taps = w_.conv_w.rows,
+          .channels = w_.conv_w.cols,
+          .heads = 0,
+          .states = w_.a.rows,
+          .width = w_.a.cols};
+}
+
+size_t MambaMixer::max_cols() const { return std::max(w_.in_proj.cols(), w_.out_proj.cols()); }
+
+MambaMixer::Buffers MambaMixer::Carve(core::Arena& arena, size_t rows) const {
+  const size_t inner = w_.a.cols;
+  return {arena.NewMat<float>(rows, 2 * inner), arena.NewMat<float>(rows, inner),
+          arena.NewMat<float>(rows, w_.x_proj.rows()), arena.NewMat<float>(rows, inner),
+          arena.NewMat<float>(rows, inner)};
+}
+
+void MambaMixer::Forward(Context& ctx, core::Mat<const float> u, LayerState& state,
+                         core::Mat<float> h) const {
+  const size_t inner = w_.a.cols, states = w_.a.rows, rank = w_.dt_proj.cols();
+  ctx.scratch.Rewind();
+  const Buffers buf = Carve(ctx.scratch, u.rows);
+  w_.in_proj.Forward(ctx, u, buf.xz);
+  kernels::CausalConv1d(ctx.exec, {.x = buf.xz.Cols(0, inner),
+                                   .w = w_.conv_w,
+                                   .bias = w_.conv_bias,
+                                   .window = state.conv,
+                                   .y = buf.x});
+  w_.x_proj.Forward(ctx, buf.x, buf.dt_bc);
+  const core::Mat<float> dt = buf.dt_bc.Cols(0, rank);
+  const core::Mat<float> b = buf.dt_bc.Cols(rank, states);
+  const core::Mat<float> c = buf.dt_bc.Cols(rank + states, states);
+  if (norm_dt_b_c_) {
+    for (const core::Mat<float>& part : {dt, b, c}) {
+      kernels::RmsNorm(ctx.exec,
+                       {.x = part, .y = part, .group = part.cols, .eps = norm_eps_});
+    }
+  }
+  w_.dt_proj.Forward(ctx, dt, buf.dt);
+  kernels::SelectiveScan(ctx.exec, {.dt = buf.dt,
+                                    .x = buf.x,
+                                    .z = buf.xz.Cols(inner, inner),
+                                    .b = b,
+                                    .c = c,
+                                    .a = w_.a,
+                                    .d_skip = w_.d_skip,
+                                    .state = state.ssm,
+                                    .y = buf.y});
+  w_.out_proj.Forward(ctx, buf.y, h, /*accumulate=*/true);
+}
+
+}  // namespace hognose::nn

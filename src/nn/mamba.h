@@ -1,0 +1,47 @@
+// Mamba-1 mixer: in_proj, convolution, input-dependent dt, b, c, selective scan, gate, out_proj.
+// With `norm_dt_b_c` (Falcon-Mamba) dt, b and c are each divided by their root mean square first.
+// Source: Gu and Dao 2023; math.md 1.1.
+#pragma once
+
+#include "nn/mixer.h"
+
+namespace hognose::nn {
+
+struct MambaWeights {
+  Linear in_proj;   // [2 E, D]: rows x, then z
+  Linear x_proj;    // [R + 2 N, E]: rows dt, b, c
+  Linear dt_proj;   // [E, R], with the bias of dt
+  Linear out_proj;  // [D, E]
+  core::Mat<const float> conv_w;     // [K, E]
+  core::Vec<const float> conv_bias;  // [E] or empty
+  core::Mat<const float> a;          // [N, E], negative
+  core::Vec<const float> d_skip;     // [E]
+};
+
+class MambaMixer : public Mixer {
+ public:
+  MambaMixer(const MambaWeights& weights, bool norm_dt_b_c, float norm_eps)
+      : w_(weights), norm_dt_b_c_(norm_dt_b_c), norm_eps_(norm_eps) {}
+
+  StateShape state_shape() const override;
+  void Measure(core::Arena& arena, size_t rows) const override { Carve(arena, rows); }
+  size_t max_cols() const override;
+  void Forward(Context& ctx, core::Mat<const float> u, LayerState& state,
+               core::Mat<float> h) const override;
+
+ private:
+  struct Buffers {
+    core::Mat<float> xz;     // [L, 2 E]
+    core::Mat<float> x;      // [L, E] after the convolution
+    core::Mat<float> dt_bc;  // [L, R + 2 N]
+    core::Mat<float> dt;     // [L, E]
+    core::Mat<float> y;      // [L, E]
+  };
+  Buffers Carve(core::Arena& arena, size_t rows) const;
+
+  MambaWeights w_;
+  bool norm_dt_b_c_;
+  float norm_eps_;
+};
+
+}  // namespace hognose::nn

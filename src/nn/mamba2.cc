@@ -1,0 +1,61 @@
+#include "nn/mamba2.h"
+
+#include <algorithm>
+
+#include "kernels/causal_conv1d/causal_conv1d.h"
+#include "kernels/ssd_scan/ssd_scan.h"
+
+namespace hognose::nn {
+
+StateShape Mamba2Mixer::state_shape() const {
+  return {.taps = w_.conv_w.rows,
+          .channels = w_.conv_w.cols,
+          .heads = o_.heads,
+          .states = o_.states,
+          .width = o_.head_dim};
+}
+
+size_t Mamba2Mixer::max_cols() const { return std::max(w_.in_proj.cols(), w_.out_proj.cols()); }
+
+Mamba2Mixer::Buffers Mamba2Mixer::Carve(core::Arena& arena, size_t rows) const {
+  return {arena.NewMat<float>(rows, w_.in_proj.rows()), arena.NewMat<float>(rows, w_.conv_w.cols),
+          arena.NewMat<float>(rows, 2 * o_.heads),
+          arena.NewMat<float>(rows, o_.heads * o_.head_dim)};
+}
+
+void Mamba2Mixer::Forward(Context& ctx, core::Mat<const float> u, LayerState& state,
+                          core::Mat<float> h) const {
+  const size_t inner = o_.heads * o_.head_dim, bc = o_.groups * o_.states;
+  ctx.scratch.Rewind();
+  const Buffers buf = Carve(ctx.scratch, u.rows);
+  w_.in_proj.Forward(ctx, u, buf.zxbcdt);
+  kernels::CausalConv1d(ctx.exec, {.x = buf.zxbcdt.Cols(inner, inner + 2 * bc),
+                                   .w = w_.conv_w,
+                                   .bias = w_.conv_bias,
+                                   .window = state.conv,
+                                   .y = buf.xbc});
+  kernels::SsdScan(ctx.exec, {.x = buf.xbc.Cols(0, inner),
+                              .b = buf.xbc.Cols(inner, bc),
+                              .c = buf.xbc.Cols(inner + bc, bc),
+                              .dt = buf.zxbcdt.Cols(2 * inner + 2 * bc, o_.heads),
+                              .dt_bias = w_.dt_bias,
+                              .a = w_.a,
+                              .d_skip = w_.d_skip,
+                              .dt_min = o_.dt_min,
+                              .dt_max = o_.dt_max,
+                              .groups = o_.groups,
+                              .state = state.ssm,
+                              .y = buf.y,
+                              .scratch = buf.dt});
+  kernels::RmsNorm(ctx.exec, {.x = buf.y,
+                              .z = buf.zxbcdt.Cols(0, inner),
+                              .w = w_.norm_w,
+                              .y = buf.y,
+                              .group = inner / o_.groups,
+                              .eps = o_.norm_eps,
+                              .gate = o_.gate,
+                              .normalize = o_.normalize});
+  w_.out_proj.Forward(ctx, buf.y, h, /*accumulate=*/true);
+}
+
+}  // namespace hognose::nn

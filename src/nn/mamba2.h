@@ -1,0 +1,58 @@
+// Mamba-2 mixer: one in_proj for z, x, b, c and dt, convolution over x, b and c, one decay a head, gated
+// norm per group, out_proj.
+// Source: Dao and Gu 2024; math.md 1.2.
+#pragma once
+
+#include "kernels/rms_norm/rms_norm.h"
+#include "nn/mixer.h"
+
+namespace hognose::nn {
+
+struct Mamba2Weights {
+  Linear in_proj;   // [2 H P + 2 G N + H, D]: rows z, x, b, c, dt
+  Linear out_proj;  // [D, H P]
+  core::Mat<const float> conv_w;     // [K, H P + 2 G N]
+  core::Vec<const float> conv_bias;  // [H P + 2 G N] or empty
+  core::Vec<const float> dt_bias;    // [H]
+  core::Vec<const float> a;          // [H], negative
+  core::Vec<const float> d_skip;     // [H P]: a value per head is repeated
+  core::Vec<const float> norm_w;     // [H P]; empty without the norm
+};
+
+struct Mamba2Options {
+  size_t heads = 0;     // H
+  size_t head_dim = 0;  // P
+  size_t groups = 1;    // G
+  size_t states = 0;    // N
+  float dt_min = 0.0f;
+  float dt_max = 0.0f;  // infinity for no limit
+  bool normalize = true;  // false: y silu(z) without the norm
+  kernels::Gate gate = kernels::Gate::kBeforeNorm;
+  float norm_eps = 1e-5f;
+};
+
+class Mamba2Mixer : public Mixer {
+ public:
+  Mamba2Mixer(const Mamba2Weights& weights, const Mamba2Options& options)
+      : w_(weights), o_(options) {}
+
+  StateShape state_shape() const override;
+  void Measure(core::Arena& arena, size_t rows) const override { Carve(arena, rows); }
+  size_t max_cols() const override;
+  void Forward(Context& ctx, core::Mat<const float> u, LayerState& state,
+               core::Mat<float> h) const override;
+
+ private:
+  struct Buffers {
+    core::Mat<float> zxbcdt;  // [L, 2 H P + 2 G N + H]
+    core::Mat<float> xbc;     // [L, H P + 2 G N] after the convolution
+    core::Mat<float> dt;      // [L, 2 H]: dt and decay
+    core::Mat<float> y;       // [L, H P]
+  };
+  Buffers Carve(core::Arena& arena, size_t rows) const;
+
+  Mamba2Weights w_;
+  Mamba2Options o_;
+};
+
+}  // namespace hognose::nn

@@ -1,0 +1,73 @@
+// Mixer: what a block does with a sequence, and the state that it carries from one call to the next.
+#pragma once
+
+#include <cstddef>
+#include <vector>
+
+#include "core/arena.h"
+#include "core/tensor.h"
+#include "nn/linear.h"
+
+namespace hognose::nn {
+
+// The sizes of one layer's state. A step's arithmetic wants channels fastest, so in memory
+//   conv [K, C] and ssm [H * N, P];
+// files and users see the field's layout
+//   conv [C, K] and ssm [H, P, N], or [P, N] when `heads` is 0 (Mamba-1: one head as wide as E).
+struct StateShape {
+  size_t taps = 0;      // K
+  size_t channels = 0;  // C
+  size_t heads = 0;     // H, 0 for Mamba-1
+  size_t states = 0;    // N
+  size_t width = 0;     // P, or E for Mamba-1
+
+  size_t ssm_rows() const { return (heads == 0 ? 1 : heads) * states; }
+  size_t elements() const { return taps * channels + ssm_rows() * width; }
+};
+
+struct LayerState {
+  core::Mat<float> conv;
+  core::Mat<float> ssm;
+};
+
+// The states of all layers, in one allocation. Deep copies are CopyFrom only.
+class State {
+ public:
+  State() = default;
+  static core::Result<State> Create(std::vector<StateShape> shapes);
+
+  size_t layers() const { return layers_.size(); }
+  const StateShape& shape(size_t layer) const { return shapes_[layer]; }
+  LayerState& layer(size_t i) { return layers_[i]; }
+  const LayerState& layer(size_t i) const { return layers_[i]; }
+  size_t bytes() const { return arena_.used(); }
+
+  void Clear();
+  // Same shapes on both sides.
+  void CopyFrom(const State& other);
+
+ private:
+  std::vector<StateShape> shapes_;
+  std::vector<LayerState> layers_;
+  core::Arena arena_;
+};
+
+// conv and ssm of one layer in the field's layout, and back. Sizes as in StateShape.
+void ExportState(const StateShape& shape, const LayerState& state, float* conv, float* ssm);
+void ImportState(const StateShape& shape, const float* conv, const float* ssm, LayerState& state);
+
+class Mixer {
+ public:
+  virtual ~Mixer() = default;
+
+  virtual StateShape state_shape() const = 0;
+  // Carves the buffers that Forward needs for `rows` rows (a measuring arena counts them).
+  virtual void Measure(core::Arena& arena, size_t rows) const = 0;
+  // The largest K of the products inside, for Context::x_bf16.
+  virtual size_t max_cols() const = 0;
+  // h [L, D] += mixer(u [L, D]); the state moves on by L steps. One step is L = 1.
+  virtual void Forward(Context& ctx, core::Mat<const float> u, LayerState& state,
+                       core::Mat<float> h) const = 0;
+};
+
+}  // namespace hognose::nn

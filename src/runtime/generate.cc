@@ -1,0 +1,52 @@
+#include "runtime/generate.h"
+
+#include <algorithm>
+#include <chrono>
+
+namespace hognose::runtime {
+
+std::string_view Name(StopReason reason) {
+  constexpr std::string_view kNames[] = {"length", "eos", "stop", "interrupted"};
+  return kNames[static_cast<size_t>(reason)];
+}
+
+std::vector<bool> DrawableTokens(const Model& model, bool ignore_eos) {
+  std::vector<bool> drawable = model.sampleable;
+  if (ignore_eos) {
+    for (const int32_t id : model.eos_ids) drawable[static_cast<size_t>(id)] = false;
+  }
+  return drawable;
+}
+
+core::Result<Generation> Generate(Session& session, Sampler& sampler, TextStream& text,
+                                  const GenerateOptions& options, TextSink sink) {
+  HOGNOSE_CHECK(session.position() > 0);
+  const auto start = std::chrono::steady_clock::now();
+  const auto& eos = session.model().eos_ids;
+  Generation result;
+  while (result.ids.size() < options.max_tokens) {
+    // A continuation from the saved state must draw the end of text again.
+    const Sampler::State before = sampler.state();
+    const int32_t id = sampler.Sample(session.logits());
+    if (std::find(eos.begin(), eos.end(), id) != eos.end()) {
+      sampler.Restore(before);
+      result.reason = StopReason::kEos;
+      break;
+    }
+    sampler.Accept(id);
+    result.ids.push_back(id);
+    HOGNOSE_ASSIGN(const std::string piece, text.Push(id));
+    const bool more = sink(piece);
+    const bool done = text.stopped() || !more || result.ids.size() == options.max_tokens;
+    if (!done || options.feed_last) HOGNOSE_TRY(session.Step(id));
+    if (text.stopped()) result.reason = StopReason::kStop;
+    if (text.stopped()) break;
+    if (!more) result.reason = StopReason::kInterrupted;
+    if (!more) break;
+  }
+  const std::chrono::duration<double> spent = std::chrono::steady_clock::now() - start;
+  result.seconds = spent.count();
+  return result;
+}
+
+}  // namespace hognose::runtime

@@ -1,0 +1,139 @@
+#include "runtime/model.h"
+
+#include <fmt/format.h>
+
+#include <thread>
+
+#include "core/cpu.h"
+#include "io/json.h"
+#include "kernels/find_nonfinite/find_nonfinite.h"
+#include "models/fields.h"
+#include "models/registry.h"
+#include "runtime/hash.h"
+
+namespace hognose::runtime {
+namespace {
+
+core::Status CheckFinite(const Model& model) {
+  core::Exec exec = model.exec();
+  for (const auto& file : model.folder.files) {
+    for (const auto& [name, tensor] : file.tensors()) {
+      const auto bad = kernels::FindNonFinite(exec, tensor);
+      if (!bad) continue;
+      return core::Status::Failed(fmt::format("{}: {}: element {} is not a finite number",
+                                              model.folder.path, name, *bad));
+    }
+  }
+  return {};
+}
+
+// eos_token_id of generation_config.json, else of config.json: an id, several, or none.
+core::Result<std::vector<int32_t>> ReadEos(const io::ModelFolder& folder, size_t ids) {
+  const bool generation = folder.generation_config &&
+                          folder.generation_config->Find("eos_token_id") != nullptr;
+  const core::Value& config = generation ? *folder.generation_config : folder.config;
+  models::Fields fields(config,
+                        folder.path + (generation ? "/generation_config.json" : "/config.json"));
+  std::vector<int32_t> eos;
+  for (const int64_t id : fields.Ints("eos_token_id")) {
+    if (id < 0 || static_cast<size_t>(id) >= ids) {
+      return core::Status::Failed(fmt::format("{}: eos_token_id: got {}, want an id below {}",
+                                              fields.where(), id, ids));
+    }
+    eos.push_back(static_cast<int32_t>(id));
+  }
+  HOGNOSE_TRY(fields.status());
+  return eos;
+}
+
+core::Status CheckUnknown(Model& model, bool strict) {
+  const auto& unknown = model.lm.unknown_tensors;
+  if (unknown.empty()) return {};
+  const std::string message =
+      unknown.size() == 1
+          ? fmt::format("{}: {}: unknown tensor", model.path, unknown[0])
+          : fmt::format("{}: {}: unknown tensor (and {} more)", model.path, unknown[0],
+                        unknown.size() - 1);
+  if (strict) return core::Status::Failed(message + ", want none");
+  model.warnings.push_back(message + ", not used");
+  return {};
+}
+
+std::vector<bool> Sampleable(const Model& model) {
+  std::vector<bool> ids(model.lm.logits_size());
+  for (size_t id = 0; id < ids.size(); ++id) {
+    ids[id] = id < model.lm.vocab && id < model.lm.input_ids() &&
+              (!model.tokenizer || model.tokenizer->Has(static_cast<int32_t>(id)));
+  }
+  return ids;
+}
+
+std::string WeightsName(const io::ModelFolder& folder) {
+  return folder.files.size() == 1 ? folder.files[0].path()
+                                  : folder.path + "/model.safetensors.index.json";
+}
+
+core::Status LoadWeights(Model& model, bool strict) {
+  const models::Checkpoint checkpoint = {model.folder.config, model.folder.path + "/config.json",
+                                         model.folder.tensors, WeightsName(model.folder)};
+  HOGNOSE_ASSIGN(model.lm, models::Build(checkpoint));
+  HOGNOSE_TRY(CheckUnknown(model, strict));
+  return CheckFinite(model);
+}
+
+// The tokenizer is read beside the weights' check: both take about as long.
+core::Status LoadParts(Model& model, const LoadOptions& options) {
+  std::optional<core::Result<io::Tokenizer>> tokenizer;
+  std::thread reader;
+  if (options.tokenizer && !model.folder.tokenizer_path.empty()) {
+    reader = std::thread([&] { tokenizer = io::Tokenizer::Load(model.folder.tokenizer_path); });
+  }
+  const core::Status status = LoadWeights(model, options.strict);
+  if (reader.joinable()) reader.join();
+  HOGNOSE_TRY(status);
+  if (!tokenizer) return {};
+  HOGNOSE_ASSIGN(model.tokenizer, std::move(*tokenizer));
+  return {};
+}
+
+}  // namespace
+
+core::Result<std::shared_ptr<const Model>> Model::Load(const std::string& path,
+                                                       const LoadOptions& options) {
+  auto model = std::make_shared<Model>();
+  model->path = path;
+  HOGNOSE_ASSIGN(model->folder, io::OpenModelFolder(path));
+  const size_t threads = options.threads == 0 ? core::Cpu().physical_cores() : options.threads;
+  model->pool = std::make_unique<core::ThreadPool>(threads);
+  HOGNOSE_TRY(LoadParts(*model, options));
+  HOGNOSE_ASSIGN(model->eos_ids, ReadEos(model->folder, model->lm.logits_size()));
+  model->sampleable = Sampleable(*model);
+  return std::shared_ptr<const Model>(std::move(model));
+}
+
+size_t Model::parameters() const {
+  size_t sum = 0;
+  for (const auto& [name, tensor] : folder.tensors) sum += tensor.elements();
+  return sum;
+}
+
+size_t Model::weight_bytes() const {
+  size_t sum = 0;
+  for (const auto& [name, tensor] : folder.tensors) sum += tensor.bytes();
+  return sum;
+}
+
+const std::string& Model::Digest() const {
+  std::call_once(digest_once_, [this] {
+    Hasher hasher;
+    hasher.Add(io::ToJson(folder.config));
+    for (const auto& [name, tensor] : folder.tensors) {
+      hasher.Add(fmt::format("\n{} {}\n", name, core::ToString(tensor)));
+      hasher.Add({static_cast<const char*>(tensor.data), tensor.bytes()});
+    }
+    digest_ = hasher.Hex();
+  });
+  return digest_;
+}
+
+}  // namespace hognose::runtime

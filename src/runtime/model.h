@@ -1,0 +1,55 @@
+// Model: a checkpoint folder, opened, checked and ready for sessions.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "core/status.h"
+#include "core/thread_pool.h"
+#include "io/model_folder.h"
+#include "io/tokenizer/tokenizer.h"
+#include "models/language_model.h"
+
+namespace hognose::runtime {
+
+struct LoadOptions {
+  size_t threads = 0;   // 0: one a physical core
+  bool strict = false;  // unknown tensors are an error
+  bool tokenizer = true;
+};
+
+// Immutable after Load and shared by its sessions, which may live on different threads: each call that
+// computes takes `compute`, since the pool has one caller at a time.
+struct Model {
+  std::string path;
+  io::ModelFolder folder;
+  models::LanguageModel lm;
+  std::optional<io::Tokenizer> tokenizer;  // absent if the folder has no tokenizer.json
+  std::vector<int32_t> eos_ids;            // from generation_config.json, else config.json
+  // sampleable[id]: a token that text can have; padding rows and holes are not. Size lm.logits_size().
+  std::vector<bool> sampleable;
+  std::vector<std::string> warnings;
+  std::unique_ptr<core::ThreadPool> pool;
+  mutable std::mutex compute;
+
+  // Everything is checked here: names, shapes, types, NaN. Messages begin with the file.
+  static core::Result<std::shared_ptr<const Model>> Load(const std::string& path,
+                                                         const LoadOptions& options);
+
+  core::Exec exec() const { return {*pool}; }
+  size_t parameters() const;
+  size_t weight_bytes() const;
+  // 32 hex digits over the configuration and all weights: names a model in state files. Reads all
+  // weights at the first call.
+  const std::string& Digest() const;
+
+ private:
+  mutable std::once_flag digest_once_;
+  mutable std::string digest_;
+};
+
+}  // namespace hognose::runtime

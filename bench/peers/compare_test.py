@@ -1,0 +1,148 @@
+"""Tests of compare.py against small programs that only print what the real ones print."""
+
+import contextlib
+import io
+import json
+import stat
+import sys
+import tempfile
+import unittest
+from pathlib import Path
+
+import compare
+
+HOGNOSE = """
+import json, sys
+open(LOG, "a").write("hognose " + sys.argv[1] + "\\n")
+if sys.argv[1] == "bench":
+    assert sys.argv[2:] == ["MODEL", "--json", "--prompt", "4,512", "--generate", "64", "-t", "2"]
+    rows = [{"phase": "prompt", "tokens": n, "tokens_per_second": n * 2.0} for n in (4, 512)]
+    rows.append({"phase": "generate", "tokens": 64, "tokens_per_second": 30.0})
+    print(json.dumps([{"batch": 1, "threads": 2, "dtype": "bf16"} | row for row in rows]))
+"""
+LLAMA_BENCH = """
+import json
+open(LOG, "a").write("llama bench\\n")
+rows = [(4, 0, 4.0), (512, 0, 128.0), (0, 64, 60.0)]
+print(json.dumps([{"n_prompt": p, "n_gen": n, "avg_ts": speed} for p, n, speed in rows]))
+"""
+LLAMA_RUN = """
+import sys
+open(LOG, "a").write("llama run\\n")
+assert "--no-warmup" in sys.argv
+"""
+
+
+class CompareTest(unittest.TestCase):
+    def setUp(self):
+        holder = tempfile.TemporaryDirectory()
+        self.addCleanup(holder.cleanup)
+        self.folder = Path(holder.name)
+        self.log = self.folder / "log"
+
+    def program(self, name, body):
+        """Makes an executable out of a few lines of Python."""
+        path = self.folder / name
+        path.write_text(f"#!{sys.executable}\nLOG = {str(self.log)!r}\n{body}")
+        path.chmod(path.stat().st_mode | stat.S_IXUSR)
+        return str(path)
+
+    def arguments(self, hognose=HOGNOSE, llama_bench=LLAMA_BENCH):
+        return [
+            "--hognose",
+            self.program("hognose", hognose),
+            "--model",
+            "MODEL",
+            "--gguf",
+            "FILE",
+            "--llama-bench",
+            self.program("llama-bench", llama_bench),
+            "--llama-run",
+            self.program("llama-run", LLAMA_RUN),
+            "--rounds",
+            "2",
+            "--prompt",
+            "4,512",
+            "--json",
+            str(self.folder / "out.json"),
+        ]
+
+    def call(self, arguments):
+        """The exit code, standard output and standard error of a call."""
+        out, err = io.StringIO(), io.StringIO()
+        with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
+            code = compare.main(arguments)
+        return code, out.getvalue(), err.getvalue()
+
+    def test_medians_ratios_and_files(self):
+        code, out, err = self.call(self.arguments())
+        self.assertEqual(code, 0, err)
+        result = json.loads((self.folder / "out.json").read_text())
+        ratio = {row["what"]: row["ratio"] for row in result["rows"]}
+        self.assertEqual(list(ratio), ["prompt 4", "prompt 512", "generate 64", "start"])
+        self.assertEqual(
+            (ratio["prompt 4"], ratio["prompt 512"], ratio["generate 64"]), (2.0, 8.0, 0.5)
+        )
+        self.assertEqual(result["rows"][2]["hognose"]["values"], [30.0, 30.0])
+        self.assertIn("generate 64", out)
+        self.assertTrue(result["cpu"])
+
+    def test_runs_alternate_after_one_warm_up_each(self):
+        self.call(self.arguments())
+        order = [line.split()[0] for line in self.log.read_text().splitlines()]
+        half = ["hognose", "llama"] + ["hognose", "llama"] + ["llama", "hognose"]
+        self.assertEqual(order, half * 2)
+
+    def test_json_lines_are_read_too(self):
+        array = (
+            'print(json.dumps([{"batch": 1, "threads": 2, "dtype": "bf16"} | row for row in rows]))'
+        )
+        lines = 'print("\\n".join(json.dumps(row) for row in rows))'
+        self.assertIn(array, HOGNOSE)
+        lines = HOGNOSE.replace(array, lines)
+        code, _, err = self.call(self.arguments(hognose=lines))
+        self.assertEqual(code, 0, err)
+
+    def test_failures_are_one_line_that_names_the_program(self):
+        for body, expected in [
+            ("import sys\nsys.exit('x: bad file')", "exit code 1: x: bad file"),
+            ("print('fast')", "output is not JSON"),
+            ("print('[]')", "got no rows"),
+            ("print('[{\"n_prompt\": 4}]')", "lacks the field 'n_gen'"),
+            (
+                'print(\'[{"n_prompt": 4, "n_gen": 0, "avg_ts": 1}]\')',
+                "prompt 512: was not measured",
+            ),
+        ]:
+            code, _, err = self.call(self.arguments(llama_bench=body))
+            self.assertEqual(code, 1)
+            self.assertIn(expected, err.splitlines()[-1])
+
+    def test_a_missing_program_is_an_error(self):
+        arguments = self.arguments()
+        arguments[1] = str(self.folder / "none")
+        code, _, err = self.call(arguments)
+        self.assertEqual(code, 1)
+        self.assertIn("none", err.splitlines()[-1])
+
+    def test_wrong_usage(self):
+        for extra in (["--rounds", "0"], ["--unknown"]):
+            with self.assertRaises(SystemExit) as stop:
+                self.call(self.arguments() + extra)
+            self.assertEqual(stop.exception.code, 2)
+
+
+class SummaryTest(unittest.TestCase):
+    def test_the_median_is_not_moved_by_an_outlier(self):
+        got = compare.summary([3.0, 1.0, 100.0])
+        self.assertEqual((got["median"], got["min"], got["max"]), (3.0, 1.0, 100.0))
+
+    def test_a_shorter_start_gives_a_ratio_above_one(self):
+        rows = compare.compare(
+            {"hognose": [{"start": 50.0}], "llama.cpp": [{"start": 200.0}]}, "ms"
+        )
+        self.assertEqual(rows[0]["ratio"], 4.0)
+
+
+if __name__ == "__main__":
+    unittest.main()

@@ -73,9 +73,9 @@ core::Status RefuseUnsupported(const core::Value& config, Fields& fields) {
     return core::Status::Failed(
         fmt::format("{}: rms_norm: got false (LayerNorm), want true", fields.where()));
   }
-  if (const auto size = fields.Size({"d_intermediate"})) {
-    return core::Status::Failed(fmt::format("{}: d_intermediate: got {} (MLP blocks), want 0",
-                                            fields.where(), size->value));
+  if (const auto size = fields.Number("d_intermediate").value_or(0.0); size != 0.0) {
+    return core::Status::Failed(
+        fmt::format("{}: d_intermediate: got {} (MLP blocks), want 0", fields.where(), size));
   }
   if (const auto* layers = config.Find("attn_layer_idx");
       layers != nullptr && layers->AsArray() != nullptr && !layers->AsArray()->empty()) {

@@ -1,0 +1,151 @@
+// hognose bench: speed of prompt and generation.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <chrono>
+
+#include "cli/command.h"
+#include "core/cpu.h"
+#include "kernels/find_nonfinite/find_nonfinite.h"
+#include "kernels/target.h"
+#include "runtime/session.h"
+
+namespace hognose::cli {
+namespace {
+
+struct BenchOptions {
+  CommonOptions common;
+  std::string model;
+  std::vector<size_t> prompts = {4, 512};
+  size_t generate = 64;
+  size_t repeats = 5;
+};
+
+double Seconds(core::FunctionRef<void()> work) {
+  const auto start = std::chrono::steady_clock::now();
+  work();
+  return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+}
+
+// The median of `repeats` timed runs after one warm-up.
+double Median(size_t repeats, core::FunctionRef<void()> work) {
+  work();
+  std::vector<double> seconds;
+  for (size_t i = 0; i < repeats; ++i) seconds.push_back(Seconds(work));
+  std::sort(seconds.begin(), seconds.end());
+  return seconds[seconds.size() / 2];
+}
+
+// Bytes a second that these threads read of these weights: the limit that a step is measured by.
+double ReadBandwidth(const runtime::Model& model, size_t repeats) {
+  core::Exec exec = model.exec();
+  const double seconds = Median(repeats, [&] {
+    for (const auto& [name, tensor] : model.folder.tensors) {
+      (void)kernels::FindNonFinite(exec, tensor);
+    }
+  });
+  return static_cast<double>(model.weight_bytes()) / seconds;
+}
+
+// Weight bytes that one pass reads: all but an untied embedding, of which a pass reads a few rows.
+size_t PassBytes(const runtime::Model& model) {
+  return model.weight_bytes() - (model.lm.tied ? 0 : model.lm.embedding.bytes());
+}
+
+struct Row {
+  std::string_view phase;
+  size_t tokens;
+  double seconds;
+};
+
+core::Value ToJson(const runtime::Model& model, const Row& row, size_t state_bytes,
+                   double bandwidth) {
+  // A prompt reads the weights once a piece; generation once a token.
+  const size_t passes = row.phase == "generate" ? row.tokens : (row.tokens + 255) / 256;
+  const double moved = static_cast<double>(PassBytes(model) + 2 * state_bytes) *
+                       static_cast<double>(passes) / row.seconds;
+  return core::Value::Object{
+      {"phase", row.phase},
+      {"tokens", row.tokens},
+      {"batch", 1},
+      {"threads", model.pool->threads()},
+      {"dtype", core::Name(model.lm.embedding.dtype)},
+      {"tokens_per_second", static_cast<double>(row.tokens) / row.seconds},
+      {"seconds", row.seconds},
+      {"weight_bytes", PassBytes(model)},
+      {"state_bytes", state_bytes},
+      {"bytes_per_second", moved},
+      {"share_of_bandwidth", moved / bandwidth},
+  };
+}
+
+void PrintRow(const core::Value& row) {
+  const auto number = [&](std::string_view name) {
+    double value = 0.0;
+    row.Find(name)->AsDouble(&value);
+    return value;
+  };
+  Print(fmt::format("{:<10}{:>8}{:>7}{:>9}{:>8}{:>12.1f}{:>12.2f}{:>12.1f}{:>14.0f}\n",
+                    *row.Find("phase")->AsString(), number("tokens"), number("batch"),
+                    number("threads"), *row.Find("dtype")->AsString(), number("tokens_per_second"),
+                    number("seconds") * 1e3, number("bytes_per_second") / 1e9,
+                    number("share_of_bandwidth") * 100.0));
+}
+
+core::Result<int> Bench(const BenchOptions& o) {
+  HOGNOSE_ASSIGN(const auto model, LoadModel(o.model, o.common, /*tokenizer=*/false));
+  HOGNOSE_ASSIGN(auto session, runtime::Session::Create(model, {}));
+  const double bandwidth = ReadBandwidth(*model, o.repeats);
+  const size_t state_bytes = session.state().state.bytes();
+  Note(fmt::format("{}, {}, {} threads, weights read at {:.1f} GB/s", core::Cpu().brand,
+                   kernels::CurrentTarget(), model->pool->threads(), bandwidth / 1e9));
+  if (!o.common.json) {
+    Print(fmt::format("{:<10}{:>8}{:>7}{:>9}{:>8}{:>12}{:>12}{:>12}{:>14}\n", "phase", "tokens",
+                      "batch", "threads", "dtype", "tokens/s", "ms", "GB/s", "% of read"));
+  }
+  core::Value::Array rows;
+  core::Status status;
+  const auto add = [&](const Row& row) {
+    rows.push_back(ToJson(*model, row, state_bytes, bandwidth));
+    if (!o.common.json) PrintRow(rows.back());
+  };
+  for (const size_t length : o.prompts) {
+    std::vector<int32_t> ids(length);
+    for (size_t i = 0; i < length; ++i) ids[i] = static_cast<int32_t>(i * 7919 % model->lm.vocab);
+    add({"prompt", length, Median(o.repeats, [&] {
+           session.Reset();
+           if (status.ok()) status = session.Prefill(ids);
+         })});
+  }
+  if (o.generate > 0) {
+    add({"generate", o.generate, Median(o.repeats, [&] {
+           for (size_t i = 0; i < o.generate && status.ok(); ++i) {
+             status = session.Step(static_cast<int32_t>(i * 7919 % model->lm.vocab));
+           }
+         })});
+  }
+  HOGNOSE_TRY(status);
+  if (o.common.json) PrintJson(rows);
+  return kExitDone;
+}
+
+}  // namespace
+
+Runner AddBench(CLI::App& app) {
+  auto o = std::make_shared<BenchOptions>();
+  AddModel(app, o->model);
+  AddCommon(app, o->common);
+  app.add_option("--prompt", o->prompts, "Prompt lengths, separated by commas")
+      ->delimiter(',')
+      ->check(CLI::Range(size_t{1}, size_t{1} << 24))
+      ->capture_default_str();
+  app.add_option("--generate", o->generate, "Tokens to generate, 0 for none")
+      ->check(CLI::Range(size_t{0}, size_t{1} << 24))
+      ->capture_default_str();
+  app.add_option("--repeats", o->repeats, "Timed runs of each; the median counts")
+      ->check(CLI::Range(1, 1000))
+      ->capture_default_str();
+  return [o] { return Bench(*o); };
+}
+
+}  // namespace hognose::cli

@@ -1,0 +1,118 @@
+// hognose inspect: what a model folder or a state file holds.
+#include <fmt/format.h>
+
+#include <filesystem>
+
+#include "cli/command.h"
+#include "runtime/session.h"
+#include "runtime/state_file.h"
+
+namespace hognose::cli {
+namespace {
+
+struct InspectOptions {
+  CommonOptions common;
+  std::string path;
+};
+
+core::Value Shape(const core::TensorView& tensor) {
+  core::Value::Array shape;
+  for (const size_t n : tensor.dims()) shape.emplace_back(n);
+  return shape;
+}
+
+core::Value Tensors(const core::TensorMap& tensors) {
+  core::Value::Array rows;
+  for (const auto& [name, tensor] : tensors) {
+    rows.push_back(core::Value::Object{
+        {"name", name}, {"dtype", core::Name(tensor.dtype)}, {"shape", Shape(tensor)}});
+  }
+  return rows;
+}
+
+// A table for people from the same object that --json prints.
+void PrintTable(const core::Value::Object& facts) {
+  std::string text;
+  for (const auto& [name, value] : facts) {
+    if (const auto* word = value.AsString()) text += fmt::format("{:<22}{}\n", name, *word);
+    if (const auto* number = value.AsInt()) text += fmt::format("{:<22}{}\n", name, *number);
+    if (const auto* yes = value.AsBool()) text += fmt::format("{:<22}{}\n", name, *yes ? "yes" : "no");
+  }
+  Print(text);
+}
+
+void PrintTensors(const core::TensorMap& tensors) {
+  size_t width = 0;
+  for (const auto& [name, tensor] : tensors) width = std::max(width, name.size());
+  std::string text = "tensors\n";
+  for (const auto& [name, tensor] : tensors) {
+    text += fmt::format("  {:<{}}  {}\n", name, width, core::ToString(tensor));
+  }
+  Print(text);
+}
+
+int Show(const InspectOptions& o, core::Value::Object facts, const core::TensorMap& tensors) {
+  if (o.common.json) {
+    facts.emplace_back("tensors", Tensors(tensors));
+    PrintJson(facts);
+  } else {
+    PrintTable(facts);
+    PrintTensors(tensors);
+  }
+  return kExitDone;
+}
+
+core::Result<int> InspectModel(const InspectOptions& o, const std::string& path) {
+  HOGNOSE_ASSIGN(const auto model, LoadModel(path, o.common, /*tokenizer=*/true));
+  HOGNOSE_ASSIGN(const auto session, runtime::Session::Create(model, {}));
+  const auto& lm = model->lm;
+  const size_t vocab_tokens = model->tokenizer ? model->tokenizer->vocab_size() : 0;
+  core::Value::Object facts = {
+      {"path", path},
+      {"architecture", lm.architecture},
+      {"layers", lm.blocks.size()},
+      {"width", lm.width()},
+      {"vocabulary", lm.vocab},
+      {"embedding_rows", lm.input_ids()},
+      {"head_rows", lm.logits_size()},
+      {"tied_head", lm.tied},
+      {"tokenizer_entries", vocab_tokens},
+      {"parameters", model->parameters()},
+      {"weight_bytes", model->weight_bytes()},
+      {"state_bytes", session.state().state.bytes()},
+      {"run_bytes", model->weight_bytes() + session.bytes()},
+      // Master weights, gradients and two moments in f32; a sequence's activations come on top.
+      {"train_bytes", model->parameters() * 16},
+  };
+  return Show(o, std::move(facts), model->folder.tensors);
+}
+
+core::Result<int> InspectStateFile(const InspectOptions& o, const std::string& path) {
+  HOGNOSE_ASSIGN(const auto state, runtime::InspectState(path));
+  core::Value::Object facts = {{"path", path},
+                               {"format", "state"},
+                               {"version", state.version},
+                               {"model", state.model},
+                               {"position", state.position},
+                               {"layers", state.layers},
+                               {"state_bytes", state.bytes}};
+  return Show(o, std::move(facts), state.tensors);
+}
+
+core::Result<int> Inspect(const InspectOptions& o) {
+  HOGNOSE_ASSIGN(const std::string path, ModelPath(o.path));
+  std::error_code error;
+  if (std::filesystem::is_regular_file(path, error)) return InspectStateFile(o, path);
+  return InspectModel(o, path);
+}
+
+}  // namespace
+
+Runner AddInspect(CLI::App& app) {
+  auto o = std::make_shared<InspectOptions>();
+  app.add_option("PATH", o->path, "Model folder or state file (default: the bundled model)");
+  AddCommon(app, o->common);
+  return [o] { return Inspect(*o); };
+}
+
+}  // namespace hognose::cli

@@ -1,6 +1,7 @@
 // Files: memory-mapped reading, whole-file reading, and writing that never loses the old file.
 #pragma once
 
+#include <concepts>
 #include <cstddef>
 #include <cstdint>
 #include <span>
@@ -41,12 +42,22 @@ class FileWriter {
   virtual ~FileWriter() = default;
   virtual void Write(std::span<const uint8_t> bytes) = 0;
   // Overwrites bytes already written, at `offset` from the start (headers known only at the end).
+  // Fails on a pipe or a terminal.
   virtual void WriteAt(size_t offset, std::span<const uint8_t> bytes) = 0;
+  // For long work: true once a write has failed, so that it may stop.
+  virtual bool failed() const = 0;
 };
 
-// Writes aside in the same folder, syncs and renames, so that `path` holds the old bytes or all of the
-// new ones. After a failure (of `fill` too) no temporary file is left and `path` is as before.
+// Writes aside in the same folder, syncs and renames, so that `path` holds the old bytes or all of
+// the new ones. After a failure (of `fill` too) no temporary file is left and `path` is as before.
+// A symbolic link is followed; an existing file keeps its mode. What is no regular file (/dev/null,
+// a pipe) and the file behind standard output or error is written directly.
 core::Status WriteFile(const std::string& path, core::FunctionRef<core::Status(FileWriter&)> fill);
-core::Status WriteFile(const std::string& path, std::string_view bytes);
+core::Status WriteFileBytes(const std::string& path, std::string_view bytes);
+// A template, since text also converts to FunctionRef, whose constructor takes anything.
+template <std::convertible_to<std::string_view> Bytes>
+core::Status WriteFile(const std::string& path, const Bytes& bytes) {
+  return WriteFileBytes(path, bytes);
+}
 
 }  // namespace hognose::io

@@ -147,8 +147,8 @@ def tokenizers():
     yield "lowercase", "byte", dict(
         normalizer=norm({"type": "NFD"}, {"type": "Lowercase"}, {"type": "StripAccents"}),
         pre_tokenizer=BYTE_LEVEL, decoder=BYTE_LEVEL, added_tokens=ADDED)
-    yield "byte_level_normalizer", "byte", dict(normalizer={"type": "ByteLevel"}, decoder=BYTE_LEVEL,
-                                                pre_tokenizer=split("\u0120", "MergedWithNext"))
+    yield "byte_level_normalizer", "byte_partial", dict(
+        normalizer={"type": "ByteLevel"}, decoder=BYTE_LEVEL, pre_tokenizer=split("\u0120", "MergedWithNext"))
     for i, behavior in enumerate(["Removed", "Isolated", "MergedWithPrevious", "MergedWithNext",
                                   "Contiguous"]):
         yield "split_" + behavior.lower(), "unk", dict(
@@ -195,13 +195,14 @@ def train():
         keep = {k: v for k, v in options.items() if k != "unk_token"}
         keep = {k: v for k, v in keep.items() if k in ("continuing_subword_prefix", "end_of_word_suffix")}
         trainer = trainers.BpeTrainer(vocab_size=vocab_size, show_progress=False,
-                                      initial_alphabet=list(alphabet), limit_alphabet=90,
+                                      initial_alphabet=list(alphabet),
+                                      limit_alphabet=max(90, len(alphabet)),
                                       special_tokens=list(special), **keep)
         tokenizer.train_from_iterator(corpus, trainer)
         return json.loads(tokenizer.to_str())["model"]
 
-    byte = model(pre_tokenizers.ByteLevel(add_prefix_space=False), 400,
-                 pre_tokenizers.ByteLevel.alphabet())
+    byte_level = pre_tokenizers.ByteLevel(add_prefix_space=False)
+    byte = model(byte_level, 420, pre_tokenizers.ByteLevel.alphabet())
     bytes_ = ["<0x%02X>" % b for b in range(256)]
     fallback = model(pre_tokenizers.Metaspace(), 440, special=["<unk>"] + bytes_, unk_token="<unk>",
                      byte_fallback=True, fuse_unk=True)
@@ -209,6 +210,7 @@ def train():
     missing = {k: v for k, v in fallback["vocab"].items() if k not in ("<0xE4>", "<0xF0>", "<0x00>")}
     return {
         "byte": byte,
+        "byte_partial": model(byte_level, 190),
         "byte_ignore_merges": dict(byte, ignore_merges=True, merges=byte["merges"][::2],
                                    vocab=byte["vocab"]),
         "fallback": fallback,

@@ -158,7 +158,8 @@ def main():
 
     sets = {r"\p{%s}" % name: matched(r"\p{%s}" % name)
             for name in ["L", "Lu", "Ll", "Lo", "M", "N", "Nd", "P", "S", "Z", "Han"]}
-    for pattern in [r"\s", r"\w", r"\d", r"\h", r"[[:punct:]]", r"[[:alpha:]]", r"[^\W\d_]"]:
+    for pattern in [r"\s", r"\w", r"[\w]", r"\W", r"\d", r"\h", r"[[:punct:]]", r"[[:alpha:]]", r"[^\W\d_]",
+                    r"[\p{Lu}&&[^A-Z]]", r"[\D]"]:
         sets[pattern] = matched(pattern)
     sets.update(Digits=digits, Punctuation=punctuation, StripAccents=marks, Whitespace=words())
     FIXTURE.parent.mkdir(parents=True, exist_ok=True)

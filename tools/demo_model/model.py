@@ -199,7 +199,6 @@ def hf_config(cfg):
         "use_conv_bias": True,
         "layer_norm_epsilon": cfg.layer_norm_epsilon,
         "rms_norm": True,
-        "norm_before_gate": False,
         "residual_in_fp32": True,
         "tie_word_embeddings": True,
         "time_step_limit": list(cfg.time_step_limit),

@@ -38,7 +38,12 @@ HWY_INLINE void Tile(const LinearArgs& a, const T* w, size_t l, size_t m, size_t
   size_t k = 0;
   for (; k + lanes <= k_size; k += lanes) {
     VF wv[kTileW];
-    for (size_t j = 0; j < kTileW; ++j) wv[j] = LoadF32(d, w_row[j] + k);
+    for (size_t j = 0; j < kTileW; ++j) {
+      wv[j] = LoadF32(d, w_row[j] + k);
+      if (kX <= internal::kFewRows) {
+        internal::PrefetchAhead(w_row[0], sizeof(T) * (kTileW * k + j * lanes));
+      }
+    }
     for (size_t i = 0; i < kX; ++i) {
       const VF xv = hn::LoadU(d, x_row[i] + k);
       for (size_t j = 0; j < kTileW; ++j) sum[i][j] = hn::MulAdd(xv, wv[j], sum[i][j]);

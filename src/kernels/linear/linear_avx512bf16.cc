@@ -59,7 +59,10 @@ void Tile(const Operands& o, size_t l, size_t m, size_t rows_w) {
   size_t k = 0;
   for (; k + kLanes <= k_size; k += kLanes) {
     __m512bh wv[kTileW];
-    for (size_t j = 0; j < kTileW; ++j) wv[j] = LoadBf16(w_row[j] + k);
+    for (size_t j = 0; j < kTileW; ++j) {
+      wv[j] = LoadBf16(w_row[j] + k);
+      if (kX <= kFewRows) PrefetchAhead(w_row[0], sizeof(*w_row[0]) * (kTileW * k + j * kLanes));
+    }
     for (size_t i = 0; i < kX; ++i) {
       const __m512bh xv = LoadBf16(x + i * o.stride + k);
       for (size_t j = 0; j < kTileW; ++j) sum[i][j] = _mm512_dpbf16_ps(sum[i][j], xv, wv[j]);

@@ -13,6 +13,18 @@ namespace hognose::kernels::internal {
 // Rows of w in a tile. Four sums are finished together (SumLanes4).
 inline constexpr size_t kTileW = 4;
 
+// With so few rows of x the product waits for memory. A tile reads four rows at once, which the
+// processor's own prefetcher doesn't follow; so each asks, line by line in address order, for the weights
+// that come kAhead bytes later. Measured on Zen 4, one thread, 77 MB of bf16: 10.5 GB/s without, 14 with
+// 6 KiB ahead, 23.5 with 24 KiB into the second-level cache.
+inline constexpr size_t kFewRows = 2;
+inline constexpr size_t kAhead = size_t{24} << 10;
+// `tile`: where the tile's weights begin; `bytes`: how many of them were read so far.
+inline void PrefetchAhead(const void* tile, size_t bytes) {
+  constexpr int kRead = 0, kSecondLevel = 2;
+  __builtin_prefetch(static_cast<const char*>(tile) + kAhead + bytes, kRead, kSecondLevel);
+}
+
 // Rows of w in one task: about 64 KiB of weights, a multiple of the tile.
 inline size_t TaskRows(size_t k, size_t element_bytes) {
   constexpr size_t kTaskBytes = size_t{64} << 10;

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 #include <sys/mman.h>
 
+#include <cstdint>
 #include <cstdlib>
 #include <cstring>
 
@@ -13,6 +14,9 @@ void Arena::Free::operator()(void* p) const { std::free(p); }
 Result<Arena> Arena::Allocate(size_t bytes) {
   constexpr size_t kHugePage = size_t{2} << 20;
   const size_t alignment = bytes >= kHugePage ? kHugePage : kAlignment;
+  if (bytes > PTRDIFF_MAX - alignment) {  // the rounding must not wrap around
+    return Status::Failed(fmt::format("memory: could not allocate {} bytes", bytes));
+  }
   const size_t rounded = (bytes + alignment - 1) / alignment * alignment;
   Arena arena;
   arena.memory_.reset(std::aligned_alloc(alignment, rounded == 0 ? alignment : rounded));

@@ -20,10 +20,10 @@ void Pause() {
 
 }  // namespace
 
-ThreadPool::ThreadPool(size_t threads) {
+ThreadPool::ThreadPool(size_t threads) : shares_(threads) {
   HOGNOSE_CHECK(threads >= 1);
   workers_.reserve(threads - 1);
-  for (size_t i = 1; i < threads; ++i) workers_.emplace_back([this] { Work(); });
+  for (size_t i = 1; i < threads; ++i) workers_.emplace_back([this, i] { Work(i); });
 }
 
 ThreadPool::~ThreadPool() {
@@ -33,18 +33,24 @@ ThreadPool::~ThreadPool() {
   for (auto& worker : workers_) worker.join();
 }
 
-void ThreadPool::TakeTasks(uint64_t round) {
-  uint64_t ticket = ticket_.load(std::memory_order_acquire);
+void ThreadPool::TakeTasks(uint64_t round, size_t self) {
+  for (size_t i = 0; i < shares_.size(); ++i) TakeShare(round, (self + i) % shares_.size());
+}
+
+void ThreadPool::TakeShare(uint64_t round, size_t k) {
+  auto& shared = shares_[k].ticket;
+  uint64_t ticket = shared.load(std::memory_order_acquire);
   for (;;) {
     if (ticket >> 32 != round) return;
     const Task* task = task_.load(std::memory_order_acquire);
+    const size_t end = count_.load(std::memory_order_acquire) * (k + 1) / shares_.size();
     const size_t i = ticket & 0xFFFFFFFFu;
-    if (i >= count_.load(std::memory_order_acquire)) return;
+    if (i >= end) return;
     // Success means that the round is still open, so `task` is this round's and is alive.
-    if (!ticket_.compare_exchange_weak(ticket, ticket + 1, std::memory_order_acq_rel)) continue;
+    if (!shared.compare_exchange_weak(ticket, ticket + 1, std::memory_order_acq_rel)) continue;
     (*task)(i);
     done_.fetch_add(1, std::memory_order_release);
-    ticket = ticket_.load(std::memory_order_acquire);
+    ticket = shared.load(std::memory_order_acquire);
   }
 }
 
@@ -56,15 +62,19 @@ void ThreadPool::Run(size_t count, Task task) {
     return;
   }
   // Close the old round before its fields change, then open the new one.
-  const uint64_t round = ((ticket_.load(std::memory_order_relaxed) >> 32) + 1) & 0xFFFFFFFFu;
-  ticket_.store((round << 32) | 0xFFFFFFFFu, std::memory_order_seq_cst);
+  const uint64_t round = (uint64_t{round_.load(std::memory_order_relaxed)} + 1) & 0xFFFFFFFFu;
+  for (auto& share : shares_) {
+    share.ticket.store((round << 32) | 0xFFFFFFFFu, std::memory_order_seq_cst);
+  }
   task_.store(&task, std::memory_order_release);
   count_.store(count, std::memory_order_release);
   done_.store(0, std::memory_order_relaxed);
-  ticket_.store(round << 32, std::memory_order_seq_cst);
+  for (size_t k = 0; k < shares_.size(); ++k) {
+    shares_[k].ticket.store((round << 32) | (count * k / shares_.size()), std::memory_order_seq_cst);
+  }
   round_.store(static_cast<uint32_t>(round), std::memory_order_seq_cst);
   if (parked_.load(std::memory_order_seq_cst) > 0) round_.notify_all();
-  TakeTasks(round);
+  TakeTasks(round, 0);
   for (int spins = 0; done_.load(std::memory_order_acquire) < count; ++spins) {
     if (spins < kSpinsBeforeYield) {
       Pause();
@@ -74,7 +84,7 @@ void ThreadPool::Run(size_t count, Task task) {
   }
 }
 
-void ThreadPool::Work() {
+void ThreadPool::Work(size_t self) {
   const FlushDenormals flush;
   uint32_t seen = 0;
   while (!stop_.load()) {
@@ -89,7 +99,7 @@ void ThreadPool::Work() {
       parked_.fetch_sub(1, std::memory_order_seq_cst);
     }
     seen = round_.load(std::memory_order_acquire);
-    if (!stop_.load()) TakeTasks(seen);
+    if (!stop_.load()) TakeTasks(seen, self);
   }
 }
 

@@ -1,8 +1,9 @@
 // ThreadPool: runs numbered tasks on a fixed set of threads, the caller among them.
 //
 // Tasks are fixed by the shape of the work, never by the number of threads, and each writes its own
-// part of the result: so results have the same bits for any number of threads. Which thread takes
-// which task is not defined.
+// part of the result: so results have the same bits for any number of threads. Each thread begins with
+// its own run of neighbouring tasks (what one asks from memory ahead, the next one uses) and then helps
+// the others; which thread takes which task is not defined.
 #pragma once
 
 #include <atomic>
@@ -32,13 +33,19 @@ class ThreadPool {
  private:
   using Task = FunctionRef<void(size_t)>;
 
-  void Work();
-  // Takes tasks of round `round` until none is left.
-  void TakeTasks(uint64_t round);
+  // One thread's run of tasks: [count * k / threads, count * (k + 1) / threads).
+  struct alignas(64) Share {
+    // High 32 bits: number of the round; low 32 bits: the next task that nobody has taken. One word,
+    // so that a late thread can't take a task of a round that it has not seen.
+    std::atomic<uint64_t> ticket{0};
+  };
 
-  // High 32 bits: number of the round; low 32 bits: the next task that nobody has taken. One word,
-  // so that a late thread can't take a task of a round that it has not seen.
-  std::atomic<uint64_t> ticket_{0};
+  void Work(size_t self);
+  // Takes tasks of round `round` until none is left, from the thread's own share first.
+  void TakeTasks(uint64_t round, size_t self);
+  void TakeShare(uint64_t round, size_t k);
+
+  std::vector<Share> shares_;
   std::atomic<const Task*> task_{nullptr};
   std::atomic<size_t> count_{0};
   std::atomic<size_t> done_{0};

@@ -17,6 +17,9 @@ namespace hognose::kernels {
 // Columns of P in one task: with 128 states 16 KiB, so that a task's state stays in the first-level
 // cache while time passes.
 constexpr size_t kBlockP = 32;
+// A single step reads and writes its state once: longer runs of memory are better then.
+constexpr size_t kBlockStep = 64;
+inline size_t BlockColumns(const SsdScanArgs& a) { return a.x.rows == 1 ? kBlockStep : kBlockP; }
 // States up to which a task copies its part of the state to the stack.
 constexpr size_t kMaxLocalStates = 256;
 #endif
@@ -91,20 +94,11 @@ void ScanColumns(const SsdScanArgs& a, size_t h, size_t p, size_t count, float* 
   }
 }
 
-// Block `block` of kBlockP columns of head h.
-void ScanBlock(const SsdScanArgs& a, size_t h, size_t block) {
+// All times of kBlockP columns of head h from `begin` on, with a copy of their state.
+void ScanLocally(const SsdScanArgs& a, size_t h, size_t begin, float* state) {
   constexpr size_t kVecs = kBlockP / hn::MaxLanes(DF());
   const size_t states = a.b.cols / a.groups;
-  const size_t begin = block * kBlockP;
-  const size_t end = std::min(begin + kBlockP, a.state.cols);
-  float* state = a.state.Row(h * states) + begin;
-  if (end - begin < kBlockP) {
-    ForVectors(end - begin, [&](size_t i, size_t count) HWY_ATTR {
-      ScanColumns<1>(a, h, begin + i, count, state + i, a.state.stride);
-    });
-    return;
-  }
-  if (a.x.rows == 1 || states > kMaxLocalStates) {
+  if (states > kMaxLocalStates) {
     return ScanColumns<kVecs>(a, h, begin, kBlockP, state, a.state.stride);
   }
   HWY_ALIGN float local[kMaxLocalStates * kBlockP];
@@ -115,6 +109,21 @@ void ScanBlock(const SsdScanArgs& a, size_t h, size_t block) {
   for (size_t n = 0; n < states; ++n) {
     std::copy_n(local + n * kBlockP, kBlockP, state + n * a.state.stride);
   }
+}
+
+// Block `block` of the columns of head h.
+void ScanBlock(const SsdScanArgs& a, size_t h, size_t block) {
+  const size_t begin = block * BlockColumns(a);
+  const size_t columns = std::min(BlockColumns(a), a.state.cols - begin);
+  float* state = a.state.Row(h * (a.b.cols / a.groups)) + begin;
+  if (columns == kBlockStep) {
+    constexpr size_t kVecs = kBlockStep / hn::MaxLanes(DF());
+    return ScanColumns<kVecs>(a, h, begin, columns, state, a.state.stride);
+  }
+  if (columns == kBlockP && a.x.rows > 1) return ScanLocally(a, h, begin, state);
+  ForVectors(columns, [&](size_t i, size_t count) HWY_ATTR {
+    ScanColumns<1>(a, h, begin + i, count, state + i, a.state.stride);
+  });
 }
 
 }  // namespace HWY_NAMESPACE
@@ -138,7 +147,8 @@ void SsdScan(core::Exec& exec, const SsdScanArgs& args) noexcept {
     HWY_DYNAMIC_DISPATCH(Discretise)
     (args, task * kRowsPerTask, std::min(args.x.rows, (task + 1) * kRowsPerTask));
   });
-  const size_t blocks = (args.state.cols + kBlockP - 1) / kBlockP;
+  const size_t columns = BlockColumns(args);
+  const size_t blocks = (args.state.cols + columns - 1) / columns;
   exec.pool.Run(heads * blocks, [&](size_t task) {
     HWY_DYNAMIC_DISPATCH(ScanBlock)(args, task / blocks, task % blocks);
   });

@@ -58,7 +58,7 @@ HWY_INLINE void Tile(const LinearArgs& a, const T* w, size_t l, size_t m, size_t
     }
   }
   for (size_t i = 0; i < kX; ++i) {
-    float sums[kTileW] = {};
+    float sums[kTileW];
     SumLanes4(d, sum[i][0], sum[i][1], sum[i][2], sum[i][3], sums);
     internal::Finish(a, l + i, m, rows_w, sums);
   }

@@ -77,7 +77,7 @@ void Tile(const Operands& o, size_t l, size_t m, size_t rows_w) {
     }
   }
   for (size_t i = 0; i < kX; ++i) {
-    float sums[kTileW] = {};
+    float sums[kTileW];
     _mm_storeu_ps(sums, Sum4(sum[i][0], sum[i][1], sum[i][2], sum[i][3]));
     Finish(o.args, l + i, m, rows_w, sums);
   }

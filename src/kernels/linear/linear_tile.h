@@ -6,6 +6,7 @@
 #include <cstddef>
 
 #include "core/cpu.h"
+#include "hwy/base.h"
 #include "kernels/linear/linear.h"
 
 namespace hognose::kernels::internal {
@@ -39,6 +40,9 @@ inline size_t BlockX(size_t tile_x, size_t k, size_t element_bytes) {
   return std::max(rows / tile_x, size_t{1}) * tile_x;
 }
 
+// GCC 12 doesn't see that a vector store fills `sums`.
+HWY_DIAGNOSTICS(push)
+HWY_DIAGNOSTICS_OFF(disable : 4701, ignored "-Wmaybe-uninitialized")
 // y[l, m .. m + count) (+)= sums + bias.
 inline void Finish(const LinearArgs& a, size_t l, size_t m, size_t count, const float* sums) {
   float* y = a.y.Row(l) + m;
@@ -48,6 +52,7 @@ inline void Finish(const LinearArgs& a, size_t l, size_t m, size_t count, const 
     y[i] = a.accumulate ? y[i] + sum : sum;
   }
 }
+HWY_DIAGNOSTICS(pop)
 
 // Calls tile(l, rows_x, m, rows_w) over rows [m_begin, m_end) of w and all rows of x.
 template <typename Tile>

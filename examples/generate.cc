@@ -1,6 +1,6 @@
 // Greedy generation with a branch: generate MODEL [PROMPT]
-// Feeds a prompt, takes the likeliest token 20 times, goes back to the state behind the prompt and shows that
-// the same text comes again.
+// Feeds a prompt, takes the likeliest token 20 times, goes back to the state behind the prompt and
+// shows that the same text comes again.
 #include <algorithm>
 #include <cstdio>
 #include <string>

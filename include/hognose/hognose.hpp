@@ -1,8 +1,8 @@
 // Hognose's C++ API: load a checkpoint, feed tokens, read logits, keep and move the state.
 //
-// Everything that can go wrong is a Status or a Result; nothing throws, prints or exits. Objects are
-// handles: cheap to move, destroyed with their last owner. A Session may be used by one thread at a time;
-// sessions of one model may live on different threads, their computations take turns.
+// Everything that can go wrong is a Status or a Result; nothing throws, prints or exits. Objects
+// are handles: cheap to move, destroyed with their last owner. A Session may be used by one thread
+// at a time; sessions of one model may live on different threads, their computations take turns.
 #pragma once
 
 #include <cstddef>
@@ -34,8 +34,8 @@ class [[nodiscard]] Status {
 template <typename T>
 class [[nodiscard]] Result {
  public:
-  Result(T value) : value_(std::move(value)) {}            // NOLINT: implicit on purpose
-  Result(Status status) : status_(std::move(status)) {}    // NOLINT: implicit on purpose
+  Result(T value) : value_(std::move(value)) {}          // NOLINT: implicit on purpose
+  Result(Status status) : status_(std::move(status)) {}  // NOLINT: implicit on purpose
   bool ok() const { return value_.has_value(); }
   const Status& status() const { return status_; }
   T& value() { return *value_; }
@@ -55,17 +55,17 @@ struct LoadOptions {
 struct ModelInfo {
   std::string architecture;  // "mamba", "mamba2", "falcon_mamba"
   size_t layers = 0;
-  size_t width = 0;        // D
-  size_t logits = 0;       // V: rows of the output matrix, padding included
-  size_t vocabulary = 0;   // ids from here on are padding
+  size_t width = 0;       // D
+  size_t logits = 0;      // V: rows of the output matrix, padding included
+  size_t vocabulary = 0;  // ids from here on are padding
   size_t parameters = 0;
   size_t weight_bytes = 0;
 };
 
 class Model {
  public:
-  // `path`: a folder with config.json, *.safetensors and, for text, tokenizer.json. Weights are mapped,
-  // not copied; names, shapes, types and NaN are checked here.
+  // `path`: a folder with config.json, *.safetensors and, for text, tokenizer.json. Weights are
+  // mapped, not copied; names, shapes, types and NaN are checked here.
   static Result<Model> Load(const std::string& path, const LoadOptions& options = {});
 
   ModelInfo info() const;
@@ -111,8 +111,8 @@ class Session {
   ~Session();
 
   // Feeds any number of tokens; afterwards logits() are those of the last one. An id outside the
-  // embedding is an error, and nothing was fed then. Any split over calls gives the same bits, and so
-  // does any number of threads.
+  // embedding is an error, and nothing was fed then. Any split over calls gives the same bits, and
+  // so does any number of threads.
   Status Prefill(std::span<const int32_t> ids);
   // One token. Allocates nothing.
   Status Step(int32_t id);

@@ -9,7 +9,8 @@ namespace {
 // A worker looks this often for the next round before it parks: about 50 microseconds, longer than
 // the serial gaps inside a model's step, short enough to leave an idle machine idle.
 constexpr int kSpins = 2000;
-// A waiting caller yields its core after this many looks, so that an oversubscribed machine goes on.
+// A waiting caller yields its core after this many looks, so that an oversubscribed machine goes
+// on.
 constexpr int kSpinsBeforeYield = 20000;
 
 void Pause() {
@@ -70,7 +71,8 @@ void ThreadPool::Run(size_t count, Task task) {
   count_.store(count, std::memory_order_release);
   done_.store(0, std::memory_order_relaxed);
   for (size_t k = 0; k < shares_.size(); ++k) {
-    shares_[k].ticket.store((round << 32) | (count * k / shares_.size()), std::memory_order_seq_cst);
+    shares_[k].ticket.store((round << 32) | (count * k / shares_.size()),
+                            std::memory_order_seq_cst);
   }
   round_.store(static_cast<uint32_t>(round), std::memory_order_seq_cst);
   if (parked_.load(std::memory_order_seq_cst) > 0) round_.notify_all();

@@ -1,9 +1,9 @@
 // ThreadPool: runs numbered tasks on a fixed set of threads, the caller among them.
 //
 // Tasks are fixed by the shape of the work, never by the number of threads, and each writes its own
-// part of the result: so results have the same bits for any number of threads. Each thread begins with
-// its own run of neighbouring tasks (what one asks from memory ahead, the next one uses) and then helps
-// the others; which thread takes which task is not defined.
+// part of the result: so results have the same bits for any number of threads. Each thread begins
+// with its own run of neighbouring tasks (what one asks from memory ahead, the next one uses) and
+// then helps the others; which thread takes which task is not defined.
 #pragma once
 
 #include <atomic>
@@ -35,8 +35,8 @@ class ThreadPool {
 
   // One thread's run of tasks: [count * k / threads, count * (k + 1) / threads).
   struct alignas(64) Share {
-    // High 32 bits: number of the round; low 32 bits: the next task that nobody has taken. One word,
-    // so that a late thread can't take a task of a round that it has not seen.
+    // High 32 bits: number of the round; low 32 bits: the next task that nobody has taken. One
+    // word, so that a late thread can't take a task of a round that it has not seen.
     std::atomic<uint64_t> ticket{0};
   };
 

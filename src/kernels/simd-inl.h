@@ -104,49 +104,52 @@ HWY_INLINE void SumLanes4(DF d, VF v0, VF v1, VF v2, VF v3, float* out) {
 
 HWY_INLINE float SumLanes(DF d, VF v) { return hn::GetLane(hn::SumOfLanes(d, v)); }
 
-// exp(x), relative error below 2^-22 on [-87, 88]; exactly 0 below -87 and infinity above 88.7. NaN
-// stays. Cephes' way: x = k ln 2 + r, |r| <= ln 2 / 2, a polynomial in r, k into the exponent.
-HWY_INLINE VF Exp(DF d, VF x) {
-  const hn::RebindToSigned<DF> di;
-  const VF clamped = hn::Min(hn::Max(x, hn::Set(d, -88.0f)), hn::Set(d, 89.0f));
-  const VF k = hn::Round(hn::Mul(clamped, hn::Set(d, 1.44269504088896341f)));
-  VF r = hn::NegMulAdd(k, hn::Set(d, 0.693359375f), clamped);
-  r = hn::NegMulAdd(k, hn::Set(d, -2.12194440e-4f), r);
+// exp(x) = 2^k p: k the nearest integer to x / ln 2, p = exp(r) with |r| <= ln 2 / 2 by a
+// polynomial. Cephes' way; relative error of p below 2^-22.
+HWY_INLINE VF ExpFraction(DF d, VF x, VF* k) {
+  *k = hn::Round(hn::Mul(x, hn::Set(d, 1.44269504088896341f)));
+  // ln 2 in two parts, so that k times the first is exact.
+  VF r = hn::NegMulAdd(*k, hn::Set(d, 0.693359375f), x);
+  r = hn::NegMulAdd(*k, hn::Set(d, -2.12194440e-4f), r);
   VF p = hn::Set(d, 1.9875691500e-4f);
   p = hn::MulAdd(p, r, hn::Set(d, 1.3981999507e-3f));
   p = hn::MulAdd(p, r, hn::Set(d, 8.3334519073e-3f));
   p = hn::MulAdd(p, r, hn::Set(d, 4.1665795894e-2f));
   p = hn::MulAdd(p, r, hn::Set(d, 1.6666665459e-1f));
   p = hn::MulAdd(p, r, hn::Set(d, 5.0000001201e-1f));
-  p = hn::MulAdd(hn::Mul(r, r), p, hn::Add(r, hn::Set(d, 1.0f)));
+  return hn::MulAdd(hn::Mul(r, r), p, hn::Add(r, hn::Set(d, 1.0f)));
+}
+
+// 2^k for whole k in [-126, 127].
+template <typename VI>
+HWY_INLINE VF PowerOfTwo(DF d, VI k) {
+  const hn::RebindToSigned<DF> di;
+  return hn::BitCast(d, hn::ShiftLeft<23>(hn::Add(k, hn::Set(di, 127))));
+}
+
+// Below this exp(x) is no normal number any more, and 0 here.
+constexpr float kExpLowest = -87.33654f;
+
+// exp(x) for any x: 0 below kExpLowest, infinity above 88.7; a NaN stays.
+HWY_INLINE VF Exp(DF d, VF x) {
+  const hn::RebindToSigned<DF> di;
+  VF k;
+  const VF p = ExpFraction(d, hn::Min(hn::Max(x, hn::Set(d, -88.0f)), hn::Set(d, 89.0f)), &k);
   // 2^k in two factors, so that k = 128 (just below the overflow) is right.
   const auto ki = hn::ConvertTo(di, k);
   const auto half = hn::ShiftRight<1>(ki);
-  const auto bias = hn::Set(di, 127);
-  const VF scale0 = hn::BitCast(d, hn::ShiftLeft<23>(hn::Add(half, bias)));
-  const VF scale1 = hn::BitCast(d, hn::ShiftLeft<23>(hn::Add(hn::Sub(ki, half), bias)));
-  const VF result = hn::Mul(hn::Mul(p, scale0), scale1);
-  const VF finite = hn::IfThenZeroElse(hn::Lt(x, hn::Set(d, -87.33654f)), result);
+  const VF result = hn::Mul(hn::Mul(p, PowerOfTwo(d, half)), PowerOfTwo(d, hn::Sub(ki, half)));
+  const VF finite = hn::IfThenZeroElse(hn::Lt(x, hn::Set(d, kExpLowest)), result);
   return hn::IfThenElse(hn::Eq(x, x), finite, x);
 }
 
 // exp(x) for x <= 0 that is no NaN: Exp without the upper end. For decays exp(dt a).
 HWY_INLINE VF ExpNonPositive(DF d, VF x) {
   const hn::RebindToSigned<DF> di;
-  const VF clamped = hn::Max(x, hn::Set(d, -87.33654f));
-  const VF k = hn::Round(hn::Mul(clamped, hn::Set(d, 1.44269504088896341f)));
-  VF r = hn::NegMulAdd(k, hn::Set(d, 0.693359375f), clamped);
-  r = hn::NegMulAdd(k, hn::Set(d, -2.12194440e-4f), r);
-  VF p = hn::Set(d, 1.9875691500e-4f);
-  p = hn::MulAdd(p, r, hn::Set(d, 1.3981999507e-3f));
-  p = hn::MulAdd(p, r, hn::Set(d, 8.3334519073e-3f));
-  p = hn::MulAdd(p, r, hn::Set(d, 4.1665795894e-2f));
-  p = hn::MulAdd(p, r, hn::Set(d, 1.6666665459e-1f));
-  p = hn::MulAdd(p, r, hn::Set(d, 5.0000001201e-1f));
-  p = hn::MulAdd(hn::Mul(r, r), p, hn::Add(r, hn::Set(d, 1.0f)));
-  const auto exponent = hn::Add(hn::ConvertTo(di, k), hn::Set(di, 127));
-  const VF result = hn::Mul(p, hn::BitCast(d, hn::ShiftLeft<23>(exponent)));
-  return hn::IfThenZeroElse(hn::Lt(x, hn::Set(d, -87.33654f)), result);
+  const VF lowest = hn::Set(d, kExpLowest);
+  VF k;
+  const VF p = ExpFraction(d, hn::Max(x, lowest), &k);
+  return hn::IfThenZeroElse(hn::Lt(x, lowest), hn::Mul(p, PowerOfTwo(d, hn::ConvertTo(di, k))));
 }
 
 // x / (1 + exp(-x)).

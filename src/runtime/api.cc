@@ -1,6 +1,5 @@
 // include/hognose/hognose.hpp over runtime.
 #include "hognose/hognose.hpp"
-
 #include "runtime/session.h"
 #include "runtime/state_file.h"
 #include "runtime/text_stream.h"
@@ -29,8 +28,7 @@ struct Session::Impl {
 };
 
 Result<Model> Model::Load(const std::string& path, const LoadOptions& options) {
-  auto model =
-      runtime::Model::Load(path, {.threads = options.threads, .strict = options.strict});
+  auto model = runtime::Model::Load(path, {.threads = options.threads, .strict = options.strict});
   if (!model.ok()) return Public(model.status());
   return Model(std::make_shared<const Impl>(Impl{std::move(*model)}));
 }

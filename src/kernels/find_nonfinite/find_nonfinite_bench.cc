@@ -1,6 +1,5 @@
-#include "kernels/find_nonfinite/find_nonfinite.h"
-
 #include "kernels/bench_support.h"
+#include "kernels/find_nonfinite/find_nonfinite.h"
 
 namespace hognose::kernels {
 namespace {

@@ -20,8 +20,8 @@ using internal::kTileW;
 // Rows of x in a tile: as many as the registers hold beside kTileW rows of w.
 constexpr size_t kTileX = HWY_TARGET <= HWY_AVX3 ? 6 : 2;
 
-// kX rows of x times kTileW rows of w. Rows of w from `rows_w` on repeat the last one; their sums are
-// not stored.
+// kX rows of x times kTileW rows of w. Rows of w from `rows_w` on repeat the last one; their sums
+// are not stored.
 template <size_t kX, typename T>
 HWY_INLINE void Tile(const LinearArgs& a, const T* w, size_t l, size_t m, size_t rows_w) {
   const DF d;

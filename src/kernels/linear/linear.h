@@ -7,13 +7,14 @@
 // Rounding   Activations::kF32: products and sums in f32. Activations::kBF16: x is rounded to bf16
 //            first and products are summed in f32 (VDPBF16PS; needs bf16 weights and that target).
 // Scratch    x_bf16: L * RoundUp(K, 32) values for kBF16, else unused.
-// Threads    tasks are blocks of rows of w. A row of y has the same bits for any L, any split of the
-//            rows of x over calls, and any thread count: every element is one sum over k in the same
-//            order, whatever tile it falls into.
+// Threads    tasks are blocks of rows of w. A row of y has the same bits for any L, any split of
+// the
+//            rows of x over calls, and any thread count: every element is one sum over k in the
+//            same order, whatever tile it falls into.
 // Errors     none; shapes are checked by HOGNOSE_DCHECK.
-// Accuracy   |error| <= 2 (K / lanes + log2(lanes) + 1) eps sum_k |x w| in f32; kBF16 adds 2^-8 |x w|.
-// Cost       few rows: bytes of w; many rows: 2 L K M operations.
-// Oracle     LinearRef, scalar, double accumulation.
+// Accuracy   |error| <= 2 (K / lanes + log2(lanes) + 1) eps sum_k |x w| in f32; kBF16 adds 2^-8 |x
+// w|. Cost       few rows: bytes of w; many rows: 2 L K M operations. Oracle     LinearRef, scalar,
+// double accumulation.
 #pragma once
 
 #include <cstddef>
@@ -35,7 +36,8 @@ struct LinearArgs {
   core::Vec<core::BFloat16> x_bf16 = {};
 };
 
-// How the activations of a product with such weights are held on the target in use; `exact` asks for f32.
+// How the activations of a product with such weights are held on the target in use; `exact` asks
+// for f32.
 Activations PickActivations(core::DType weights, bool exact);
 
 // Elements of LinearArgs::x_bf16 for `rows` rows of `cols`.

@@ -1,5 +1,5 @@
-// linear on VDPBF16PS: bf16 weights in place, activations rounded to bf16 once. Highway 1.0.3 has no
-// such target, so these are our own functions with target attributes.
+// linear on VDPBF16PS: bf16 weights in place, activations rounded to bf16 once. Highway 1.0.3 has
+// no such target, so these are our own functions with target attributes.
 #include "hwy/highway.h"
 #include "kernels/linear/linear_tile.h"
 

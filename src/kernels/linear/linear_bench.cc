@@ -1,8 +1,7 @@
 // Shapes of Mamba-130M (in_proj, out_proj, head), bf16 and f32 weights, 1 to 512 rows.
-#include "kernels/linear/linear.h"
-
 #include "codecs/float16.h"
 #include "kernels/bench_support.h"
+#include "kernels/linear/linear.h"
 
 namespace hognose::kernels {
 namespace {
@@ -19,8 +18,10 @@ void BM_Linear(benchmark::State& state, core::DType dtype, bool exact) {
   std::vector<core::BFloat16> scratch(LinearScratch(l, k));
   LinearArgs args;
   args.x = {x.data(), l, k, k};
-  args.w = {dtype == core::DType::kF32 ? static_cast<const void*>(values.data()) : w16.data(), dtype,
-            2, {m, k}};
+  args.w = {dtype == core::DType::kF32 ? static_cast<const void*>(values.data()) : w16.data(),
+            dtype,
+            2,
+            {m, k}};
   args.y = {y.data(), l, m, m};
   args.activations = PickActivations(dtype, exact);
   args.x_bf16 = {scratch.data(), scratch.size()};

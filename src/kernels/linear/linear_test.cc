@@ -101,7 +101,8 @@ TEST(Linear, RoundedActivationsStayWithinBf16) {
       LinearRef(c.Want());
       c.args.activations = Activations::kBF16;
       Linear(exec, c.args);
-      // Each x is off by half a unit of bf16: k eps/2 in the worst case over a scale of at least 1/4.
+      // Each x is off by half a unit of bf16: k eps/2 in the worst case over a scale of at least
+      // 1/4.
       ASSERT_TRUE(CloseToScale(c.y, c.want, 2.0 * kEpsBF16 * std::sqrt(k))) << l << " " << k;
     }
   }

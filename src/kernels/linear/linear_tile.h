@@ -1,5 +1,5 @@
-// The shape of linear's tiles and tasks, and the loops around the tiles, shared by linear.cc (Highway)
-// and linear_avx512bf16.cc (our own target).
+// The shape of linear's tiles and tasks, and the loops around the tiles, shared by linear.cc
+// (Highway) and linear_avx512bf16.cc (our own target).
 #pragma once
 
 #include <algorithm>
@@ -15,9 +15,9 @@ namespace hognose::kernels::internal {
 inline constexpr size_t kTileW = 4;
 
 // With so few rows of x the product waits for memory. A tile reads four rows at once, which the
-// processor's own prefetcher doesn't follow; so each asks, line by line in address order, for the weights
-// that come kAhead bytes later. Measured on Zen 4, one thread, 77 MB of bf16: 10.5 GB/s without, 14 with
-// 6 KiB ahead, 23.5 with 24 KiB into the second-level cache.
+// processor's own prefetcher doesn't follow; so each asks, line by line in address order, for the
+// weights that come kAhead bytes later. Measured on Zen 4, one thread, 77 MB of bf16: 10.5 GB/s
+// without, 14 with 6 KiB ahead, 23.5 with 24 KiB into the second-level cache.
 inline constexpr size_t kFewRows = 2;
 inline constexpr size_t kAhead = size_t{24} << 10;
 // `tile`: where the tile's weights begin; `bytes`: how many of them were read so far.

@@ -124,6 +124,11 @@ def tokenizers():
                           split("[\u4e00-\u9fa5\u0800-\u4e00\uac00-\ud7ff]+"),
                           {"type": "Digits", "individual_digits": True}, BYTES_ONLY),
         decoder=BYTE_LEVEL)
+    yield "falcon", "byte", dict(
+        pre_tokenizer=pre({"type": "Punctuation", "behavior": "Contiguous"}, BYTE_LEVEL,
+                          {"type": "Digits", "individual_digits": False},
+                          split("[0-9][0-9][0-9]")),
+        decoder=BYTE_LEVEL, added_tokens=ADDED[:3])
     yield "llama", "fallback", dict(
         normalizer=norm({"type": "Prepend", "prepend": "\u2581"},
                         {"type": "Replace", "pattern": {"String": " "}, "content": "\u2581"}),
@@ -185,19 +190,44 @@ def tokenizers():
         yield "regex_%02d" % i, "unk", dict(pre_tokenizer=split(pattern))
 
 
+def marked(corpus, prefix, suffix, merges=40):
+    """A model with a prefix or suffix on parts of words. The library's trainer numbers the tokens of
+    such a model in a different order each time."""
+    words = [w for text in corpus for w in text.split()]
+    words = [[(prefix if i else "") + c + (suffix if i == len(w) - 1 else "")
+              for i, c in enumerate(w)] for w in words]
+    tokens = ["<unk>"] + sorted({symbol for word in words for symbol in word})
+    pairs_merged = []
+    for _ in range(merges):
+        counts = {}
+        for word in words:
+            for pair in zip(word, word[1:]):
+                counts[pair] = counts.get(pair, 0) + 1
+        left, right = min(counts, key=lambda pair: (-counts[pair], pair))
+        pairs_merged.append([left, right])
+        tokens.append(left + right[len(prefix):])
+        for word in words:
+            i = 0
+            while i + 1 < len(word):
+                if word[i:i + 2] == [left, right]:
+                    word[i:i + 2] = [tokens[-1]]
+                i += 1
+    return {"type": "BPE", "unk_token": "<unk>", "continuing_subword_prefix": prefix or None,
+            "end_of_word_suffix": suffix or None, "merges": pairs_merged,
+            "vocab": {token: i for i, token in enumerate(dict.fromkeys(tokens))}}
+
+
 def train():
     """The models, as in tokenizer.json."""
-    corpus = [t for t in TEXTS if len(t) > 8] * 3
+    # Latin letters only, so that the other texts hold characters that no token covers.
+    corpus = ["".join(c for c in t if c < "\u0180" or c == "\u2581") for t in TEXTS if len(t) > 8] * 3
 
     def model(pre_tokenizer, vocab_size, alphabet=(), special=(), **options):
         tokenizer = Tokenizer(models.BPE(**options))
         tokenizer.pre_tokenizer = pre_tokenizer
-        keep = {k: v for k, v in options.items() if k != "unk_token"}
-        keep = {k: v for k, v in keep.items() if k in ("continuing_subword_prefix", "end_of_word_suffix")}
         trainer = trainers.BpeTrainer(vocab_size=vocab_size, show_progress=False,
-                                      initial_alphabet=list(alphabet),
-                                      limit_alphabet=max(90, len(alphabet)),
-                                      special_tokens=list(special), **keep)
+                                      initial_alphabet=sorted(alphabet),
+                                      special_tokens=list(special))
         tokenizer.train_from_iterator(corpus, trainer)
         return json.loads(tokenizer.to_str())["model"]
 
@@ -210,7 +240,7 @@ def train():
     missing = {k: v for k, v in fallback["vocab"].items() if k not in ("<0xE4>", "<0xF0>", "<0x00>")}
     return {
         "byte": byte,
-        "byte_partial": model(byte_level, 190),
+        "byte_partial": model(byte_level, 220),
         "byte_ignore_merges": dict(byte, ignore_merges=True, merges=byte["merges"][::2],
                                    vocab=byte["vocab"]),
         "fallback": fallback,
@@ -218,10 +248,8 @@ def train():
         "unk": dict(unk, merges=[" ".join(m) for m in unk["merges"]]),
         "unk_fused": dict(unk, fuse_unk=True),
         "no_unk": dict(unk, unk_token=None),
-        "word_end": model(pre_tokenizers.WhitespaceSplit(), 200, special=["<unk>"], unk_token="<unk>",
-                          end_of_word_suffix="</w>"),
-        "continuing": model(pre_tokenizers.BertPreTokenizer(), 200, special=["<unk>"],
-                            unk_token="<unk>", continuing_subword_prefix="##"),
+        "word_end": marked(corpus, "", "</w>"),
+        "continuing": marked(corpus, "##", ""),
     }
 
 

@@ -153,7 +153,8 @@ constexpr const char* kFixtures[] = {"gpt_neox",
                                      "regex_14",
                                      "regex_15",
                                      "regex_16",
-                                     "regex_17"};
+                                     "regex_17",
+                                     "falcon"};
 INSTANTIATE_TEST_SUITE_P(Tokenizer, Fixture, testing::ValuesIn(kFixtures),
                          [](const auto& info) { return std::string(info.param); });
 

@@ -21,6 +21,10 @@ std::string Message(int code) {
                     : std::string(reinterpret_cast<const char*>(buffer), size_t(length));
 }
 
+struct FreeCompileContext {
+  void operator()(pcre2_compile_context* context) const { pcre2_compile_context_free(context); }
+};
+
 struct FreeMatchData {
   void operator()(pcre2_match_data* data) const { pcre2_match_data_free(data); }
 };
@@ -42,12 +46,18 @@ struct Regex::Code {
 
 core::Result<Regex> Regex::Compile(std::string_view pattern) {
   HOGNOSE_ASSIGN(const std::string translated, TranslateRegex(pattern));
+  const std::unique_ptr<pcre2_compile_context, FreeCompileContext> context(
+      pcre2_compile_context_create(nullptr));
+  if (context == nullptr) return core::Status::Failed("out of memory");
+  // Not what this system's PCRE2 happens to be built with.
+  pcre2_set_newline(context.get(), PCRE2_NEWLINE_LF);
+  pcre2_set_bsr(context.get(), PCRE2_BSR_UNICODE);
   auto code = std::make_shared<Code>();
   int error = 0;
   PCRE2_SIZE offset = 0;
   code->code = pcre2_compile(reinterpret_cast<PCRE2_SPTR>(translated.data()), translated.size(),
                              PCRE2_UTF | PCRE2_UCP | PCRE2_MULTILINE | PCRE2_NEVER_BACKSLASH_C,
-                             &error, &offset, nullptr);
+                             &error, &offset, context.get());
   if (code->code == nullptr) return core::Status::Failed(Message(error));
   // Without JIT (unsupported processor, no executable memory) the interpreter does it.
   (void)pcre2_jit_compile(code->code, PCRE2_JIT_COMPLETE);

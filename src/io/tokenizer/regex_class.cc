@@ -365,6 +365,31 @@ core::Result<CharSet> ReadProperty(std::string_view text, size_t* i, bool negate
   return wrap(binary ? CharSet{"\\p{" + simple + "}", {}} : SetOfScript(simple));
 }
 
+bool DependsOnCase(std::string_view set) {
+  static constexpr std::string_view kCased[] = {"lu",
+                                                "ll",
+                                                "lt",
+                                                "uppercaseletter",
+                                                "lowercaseletter",
+                                                "titlecaseletter",
+                                                "upper",
+                                                "uppercase",
+                                                "lowercase",
+                                                "lower"};
+  if (set.find("[^", 1) != set.npos || set.find("&&") != set.npos) return true;
+  for (size_t i = 0; i + 2 < set.size(); ++i) {
+    const std::string_view rest = set.substr(i);
+    const bool posix = rest.starts_with("[:");
+    if (!posix && !rest.starts_with("\\p{") && !rest.starts_with("\\P{")) continue;
+    std::string_view name = rest.substr(posix ? 2 : 3);
+    name = name.substr(0, name.find(posix ? ':' : '}'));
+    if (name.starts_with('^')) name.remove_prefix(1);
+    const std::string simple = Simplify(name);
+    if (std::find(std::begin(kCased), std::end(kCased), simple) != std::end(kCased)) return true;
+  }
+  return false;
+}
+
 core::Result<std::string> ReadClass(std::string_view text, size_t* i) {
   ClassReader reader(text, i);
   HOGNOSE_ASSIGN(std::string atom, reader.Read(0));

@@ -30,6 +30,10 @@ core::Result<CharSet> ReadProperty(std::string_view text, size_t* i, bool negate
 // The class that begins at text[*i] == '['. Moves *i behind it. Gives an atom.
 core::Result<std::string> ReadClass(std::string_view text, size_t* i);
 
+// Whether a class or property, as written, tells upper from lower case other than by its letters.
+// Under (?i) Oniguruma and PCRE2 then disagree.
+bool DependsOnCase(std::string_view set);
+
 // A code point escape \xHH \x{H} \uHHHH with text[*i] at the letter: "\x{...}". Moves *i behind it.
 core::Result<std::string> ReadCodePoint(std::string_view text, size_t* i);
 

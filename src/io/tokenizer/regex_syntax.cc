@@ -32,7 +32,8 @@ class Translator {
  private:
   static constexpr size_t kNone = std::string::npos;
   struct Group {
-    size_t begin;        // in out_
+    size_t begin;  // in out_
+    bool caseless = false;
     size_t options = 0;  // groups "(?i:" opened for options inside it
   };
 
@@ -42,7 +43,9 @@ class Translator {
       case '\\':
         return Escape();
       case '[': {
+        const size_t begin = i_;
         HOGNOSE_ASSIGN(const std::string atom, ReadClass(text_, &i_));
+        HOGNOSE_TRY(CheckCase(begin));
         return Emit(atom);
       }
       case '(':
@@ -66,6 +69,13 @@ class Translator {
     }
   }
 
+  // The set that stands from `begin` to i_.
+  core::Status CheckCase(size_t begin) const {
+    const std::string_view set = text_.substr(begin, i_ - begin);
+    if (!groups_.back().caseless || !DependsOnCase(set)) return {};
+    return core::Status::Failed("(?i) with " + std::string(set) + " is not supported");
+  }
+
   core::Status Emit(std::string_view atom) {
     atom_ = out_.size();
     quantified_ = false;
@@ -85,8 +95,9 @@ class Translator {
       return Emit(set->Atom(false));
     }
     if ((letter == 'p' || letter == 'P') && text_.substr(i_ + 1).starts_with('{')) {
-      ++i_;
+      const size_t begin = i_++ - 1;
       HOGNOSE_ASSIGN(const CharSet set, ReadProperty(text_, &i_, letter == 'P'));
+      HOGNOSE_TRY(CheckCase(begin));
       return Emit(set.Atom(false));
     }
     if (letter == 'x' || letter == 'u') {
@@ -156,7 +167,7 @@ class Translator {
   }
 
   core::Status Push(std::string_view opening) {
-    groups_.push_back({out_.size()});
+    groups_.push_back({out_.size(), groups_.back().caseless});
     out_ += opening;
     i_ += opening.size();
     if (opening == "(?<" || opening == "(?'") {
@@ -170,6 +181,8 @@ class Translator {
   // (?im-x) and (?im-x:...). Oniguruma's m is what others call s.
   core::Status Options() {
     std::string options = "(?";
+    bool caseless = groups_.back().caseless;
+    bool on = true;
     size_t end = i_ + 2;
     for (; end < text_.size() && text_[end] != ')' && text_[end] != ':'; ++end) {
       const char option = text_[end];
@@ -177,12 +190,15 @@ class Translator {
         return core::Status::Failed("(?" + std::string(1, option) + " is not supported");
       }
       options += option == 'm' ? 's' : option;
+      if (option == '-') on = false;
+      if (option == 'i') caseless = on;
     }
     if (end >= text_.size()) return core::Status::Failed("missing )");
     options += ':';
     if (text_[end] == ':') {
-      groups_.push_back({out_.size()});
+      groups_.push_back({out_.size(), caseless});
     } else {
+      groups_.back().caseless = caseless;
       ++groups_.back().options;  // to the end of the group around it, over every |
     }
     i_ = end + 1;
@@ -226,7 +242,10 @@ class Translator {
       return Emit("\\{");
     }
     if (atom_ == kNone) return core::Status::Failed("nothing to repeat");
-    if (quantified_) Wrap();
+    // x** is x*, and so are x+* and x?*; written out, they would take exponential time.
+    const bool star = quantifier == "*" && quantified_ && simple_;
+    if (star) out_.pop_back();
+    if (quantified_ && !star) Wrap();
     out_ += quantifier;
     quantified_ = true;
     const bool interval = quantifier[0] == '{';
@@ -236,6 +255,7 @@ class Translator {
       out_ += suffix;
       ++i_;
     }
+    simple_ = !interval && suffix != '?' && suffix != '+';
     return {};
   }
 
@@ -251,6 +271,7 @@ class Translator {
   std::vector<Group> groups_ = {{0}};
   size_t atom_ = kNone;  // where the last atom begins in out_
   bool quantified_ = false;
+  bool simple_ = false;  // by *, + or ? alone
 };
 
 }  // namespace

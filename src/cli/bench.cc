@@ -5,6 +5,7 @@
 #include <chrono>
 
 #include "cli/command.h"
+#include "cli/options.h"
 #include "core/cpu.h"
 #include "kernels/find_nonfinite/find_nonfinite.h"
 #include "kernels/target.h"
@@ -16,9 +17,10 @@ namespace {
 struct BenchOptions {
   CommonOptions common;
   std::string model;
-  std::vector<size_t> prompts = {4, 512};
-  size_t generate = 64;
-  size_t repeats = 5;
+  std::vector<uint64_t> prompts = {4, 512};
+  uint64_t generate = 64;
+  uint64_t batch = 1;
+  uint64_t repeats = 5;
 };
 
 double Seconds(core::FunctionRef<void()> work) {
@@ -50,6 +52,11 @@ double ReadBandwidth(const runtime::Model& model, size_t repeats) {
 // Weight bytes that one pass reads: all but an untied embedding, of which a pass reads a few rows.
 size_t PassBytes(const runtime::Model& model) {
   return model.weight_bytes() - (model.lm.tied ? 0 : model.lm.embedding.bytes());
+}
+
+// Ids that hit rows all over the embedding.
+int32_t SomeId(const runtime::Model& model, size_t i) {
+  return static_cast<int32_t>(i * 7919 % std::min(model.lm.vocab, model.lm.input_ids()));
 }
 
 struct Row {
@@ -110,8 +117,9 @@ core::Result<int> Bench(const BenchOptions& o) {
     if (!o.common.json) PrintRow(rows.back());
   };
   for (const size_t length : o.prompts) {
+    if (length == 0) continue;
     std::vector<int32_t> ids(length);
-    for (size_t i = 0; i < length; ++i) ids[i] = static_cast<int32_t>(i * 7919 % model->lm.vocab);
+    for (size_t i = 0; i < length; ++i) ids[i] = SomeId(*model, i);
     add({"prompt", length, Median(o.repeats, [&] {
            session.Reset();
            if (status.ok()) status = session.Prefill(ids);
@@ -120,7 +128,7 @@ core::Result<int> Bench(const BenchOptions& o) {
   if (o.generate > 0) {
     add({"generate", o.generate, Median(o.repeats, [&] {
            for (size_t i = 0; i < o.generate && status.ok(); ++i) {
-             status = session.Step(static_cast<int32_t>(i * 7919 % model->lm.vocab));
+             status = session.Step(SomeId(*model, i));
            }
          })});
   }
@@ -135,16 +143,11 @@ Runner AddBench(CLI::App& app) {
   auto o = std::make_shared<BenchOptions>();
   AddModel(app, o->model);
   AddCommon(app, o->common);
-  app.add_option("--prompt", o->prompts, "Prompt lengths, separated by commas")
-      ->delimiter(',')
-      ->check(CLI::Range(size_t{1}, size_t{1} << 24))
-      ->capture_default_str();
-  app.add_option("--generate", o->generate, "Tokens to generate, 0 for none")
-      ->check(CLI::Range(size_t{0}, size_t{1} << 24))
-      ->capture_default_str();
-  app.add_option("--repeats", o->repeats, "Timed runs of each; the median counts")
-      ->check(CLI::Range(1, 1000))
-      ->capture_default_str();
+  constexpr uint64_t kMost = uint64_t{1} << 24;
+  AddIntegers(app, "--prompt", &o->prompts, 0, kMost, "Prompt lengths; 0 for none");
+  AddInteger(app, "--generate", &o->generate, 0, kMost, "Tokens to generate; 0 for none");
+  AddInteger(app, "--batch", &o->batch, 1, 1, "Sequences at a time");
+  AddInteger(app, "--repeats", &o->repeats, 1, 1000, "Timed runs of each; the median counts");
   return [o] { return Bench(*o); };
 }
 

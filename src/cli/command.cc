@@ -1,9 +1,13 @@
 #include "cli/command.h"
 
+#include <fcntl.h>
 #include <fmt/format.h>
+#include <poll.h>
 #include <signal.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <atomic>
 #include <cerrno>
 #include <climits>
@@ -11,6 +15,8 @@
 #include <cstring>
 #include <filesystem>
 
+#include "cli/options.h"
+#include "io/file.h"
 #include "io/json.h"
 
 namespace hognose::cli {
@@ -20,10 +26,19 @@ namespace {
 std::atomic<bool> interrupted{false};
 std::atomic<int> output_error{0};
 
+// A descriptor that another program left non-blocking is waited for.
+bool Again(int fd, short events) {
+  if (errno == EINTR) return true;
+  if (errno != EAGAIN && errno != EWOULDBLOCK) return false;
+  pollfd wait = {fd, events, 0};
+  (void)poll(&wait, 1, -1);
+  return true;
+}
+
 bool WriteAll(int fd, std::string_view text) {
   while (!text.empty()) {
     const ssize_t n = write(fd, text.data(), text.size());
-    if (n < 0 && errno == EINTR) continue;
+    if (n < 0 && Again(fd, POLLOUT)) continue;
     if (n <= 0) return false;
     text.remove_prefix(static_cast<size_t>(n));
   }
@@ -41,15 +56,14 @@ std::filesystem::path ExecutableFolder() {
 }  // namespace
 
 void AddCommon(CLI::App& app, CommonOptions& options) {
-  app.add_option("-t,--threads", options.threads, "Threads (default: physical cores)")
-      ->check(CLI::Range(1, 1024));
-  app.add_flag("--json", options.json, "Machine-readable output on standard output");
-  app.add_flag("--strict", options.strict, "Unknown tensors are an error");
+  AddInteger(app, "-t,--threads", &options.threads, 1, 1024, "Threads (default: physical cores)");
+  AddFlag(app, "--json", &options.json, "Machine-readable output on standard output");
+  AddFlag(app, "--strict", &options.strict, "Unknown tensors are an error");
 }
 
 void AddModel(CLI::App& app, std::string& model) {
-  app.add_option("MODEL", model,
-                 "Folder with config.json and *.safetensors (default: the bundled model)");
+  AddPath(app, "MODEL", &model,
+          "Folder with config.json and *.safetensors (default: the bundled model)");
 }
 
 core::Result<std::string> ModelPath(const std::string& path) {
@@ -72,12 +86,42 @@ core::Result<std::shared_ptr<const runtime::Model>> LoadModel(const std::string&
                                                               const CommonOptions& options,
                                                               bool tokenizer) {
   HOGNOSE_ASSIGN(const std::string folder, ModelPath(path));
-  HOGNOSE_ASSIGN(auto model, runtime::Model::Load(folder, {.threads = options.threads,
+  HOGNOSE_ASSIGN(auto model, runtime::Model::Load(folder, {.threads = options.threads.value_or(0),
                                                            .strict = options.strict,
                                                            .tokenizer = tokenizer}));
   for (const auto& warning : model->warnings) Note(warning);
   return model;
 }
+
+// The descriptor itself is read: /dev/stdin can't be opened where it is a socket or another user's,
+// and would begin a file anew.
+core::Result<std::string> ReadStandardInput() {
+  constexpr size_t kLimit = size_t{1} << 32;
+  std::string bytes;
+  size_t size = 0;
+  for (;;) {
+    bytes.resize(std::max(2 * size, size_t{1} << 16));
+    const ssize_t n = read(STDIN_FILENO, bytes.data() + size, bytes.size() - size);
+    if (n == 0) break;
+    if (n < 0) {
+      if (!Interrupted() && Again(STDIN_FILENO, POLLIN)) continue;
+      return core::Status::Failed(fmt::format("standard input: {}", std::strerror(errno)));
+    }
+    size += static_cast<size_t>(n);
+    if (size > kLimit) {
+      return core::Status::Failed(
+          fmt::format("standard input: got more than {} bytes, want at most that", kLimit));
+    }
+  }
+  bytes.resize(size);
+  return bytes;
+}
+
+core::Result<std::string> ReadInput(const std::string& path) {
+  return path == "-" ? ReadStandardInput() : io::ReadFile(path);
+}
+
+std::string InputName(const std::string& path) { return path == "-" ? "standard input" : path; }
 
 bool Print(std::string_view text) {
   if (output_error.load() != 0) return false;
@@ -85,6 +129,8 @@ bool Print(std::string_view text) {
   output_error.store(errno);
   return false;
 }
+
+bool OutputOpen() { return output_error.load() == 0; }
 
 core::Status OutputStatus() {
   const int error = output_error.load();
@@ -95,17 +141,42 @@ core::Status OutputStatus() {
 bool PrintJson(const core::Value& value) { return Print(io::ToJson(value) + "\n"); }
 
 void Note(std::string_view line) {
-  (void)WriteAll(STDERR_FILENO, fmt::format("{}\n", line));  // nobody is left to be told
+  std::string text;
+  for (const char c : line) {  // names from files and arguments may hold anything
+    const auto byte = static_cast<unsigned char>(c);
+    text += byte < 0x20 || byte == 0x7F ? fmt::format("\\x{:02x}", byte) : std::string(1, c);
+  }
+  (void)WriteAll(STDERR_FILENO, text + "\n");  // nobody is left to be told
 }
 
-bool Interrupted() { return interrupted.load(); }
+core::Status CheckWritable(const std::string& path) {
+  struct stat info = {};
+  const bool exists = stat(path.c_str(), &info) == 0;
+  if (exists && S_ISDIR(info.st_mode)) {
+    return core::Status::Failed(fmt::format("{}: got a folder, want a file to write", path));
+  }
+  std::string folder = std::filesystem::path(path).parent_path().string();
+  if (folder.empty()) folder = ".";
+  const std::string& place = exists && !S_ISREG(info.st_mode) ? path : folder;
+  if (faccessat(AT_FDCWD, place.c_str(), W_OK, AT_EACCESS) == 0) return {};
+  return core::Status::Failed(fmt::format("{}: could not write: {}", path, std::strerror(errno)));
+}
+
+void EndOnInterrupt() {
+  struct sigaction action = {};
+  action.sa_handler = [](int) { _exit(kExitInterrupted); };
+  sigaction(SIGINT, &action, nullptr);
+}
 
 void CatchInterrupt() {
   struct sigaction action = {};
-  action.sa_handler = [](int) { interrupted.store(true); };
-  action.sa_flags = static_cast<int>(SA_RESETHAND);
+  action.sa_handler = [](int) {
+    if (interrupted.exchange(true)) _exit(kExitInterrupted);
+  };
   sigaction(SIGINT, &action, nullptr);
 }
+
+bool Interrupted() { return interrupted.load(); }
 
 Progress::Progress(std::string label, size_t total)
     : label_(std::move(label)), total_(total), terminal_(isatty(STDERR_FILENO) == 1) {}

@@ -1,15 +1,21 @@
-// What the subcommands share: options, output, signals. One file per subcommand, one line in main.cc.
+// What the subcommands share: options, input, output, signals. One file per subcommand, one line in
+// main.cc.
 #pragma once
 
-#include <CLI/CLI.hpp>
+#include <cstdint>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 #include <string_view>
 
 #include "core/status.h"
 #include "core/value.h"
 #include "runtime/model.h"
+
+namespace CLI {
+class App;
+}  // namespace CLI
 
 namespace hognose::cli {
 
@@ -20,7 +26,7 @@ inline constexpr int kExitInterrupted = 130;
 
 // Options that every computing command has.
 struct CommonOptions {
-  size_t threads = 0;  // 0: one a physical core
+  std::optional<uint64_t> threads;  // default: one a physical core
   bool json = false;
   bool strict = false;
 };
@@ -30,8 +36,8 @@ void AddCommon(CLI::App& app, CommonOptions& options);
 // Adds the optional positional MODEL.
 void AddModel(CLI::App& app, std::string& model);
 
-// A subcommand: adds its options to `app` and returns what runs it. A Status becomes one line on standard
-// error and the exit code.
+// A subcommand: adds its options to `app` and returns what runs it. A Status becomes one line on
+// standard error and the exit code.
 using Runner = std::function<core::Result<int>()>;
 Runner AddRun(CLI::App& app);
 Runner AddScore(CLI::App& app);
@@ -46,17 +52,31 @@ core::Result<std::shared_ptr<const runtime::Model>> LoadModel(const std::string&
                                                               const CommonOptions& options,
                                                               bool tokenizer);
 
+// All of standard input. After Ctrl-C (see CatchInterrupt) it fails; the caller looks at
+// Interrupted() first.
+core::Result<std::string> ReadStandardInput();
+// A file's bytes, or standard input for "-".
+core::Result<std::string> ReadInput(const std::string& path);
+// "standard input" for "-", else the path: how messages begin.
+std::string InputName(const std::string& path);
+
 // Standard output, unbuffered. False once the reader is gone (a closed pipe: the command then ends
 // quietly); any other failure is kept for OutputStatus().
 bool Print(std::string_view text);
+// False once a Print failed: nobody wants a report then.
+bool OutputOpen();
 core::Status OutputStatus();
 bool PrintJson(const core::Value& value);  // one line
-// One line on standard error.
+// One line on standard error, whatever `line` holds.
 void Note(std::string_view line);
+// Fails if `path` can't become a file: better before long work than after it.
+core::Status CheckWritable(const std::string& path);
 
-// True after Ctrl-C. A second one ends the process at once.
-bool Interrupted();
+// Ctrl-C ends the process at once with kExitInterrupted, until a command that has something to
+// finish calls CatchInterrupt: then the first one only makes Interrupted() true.
+void EndOnInterrupt();
 void CatchInterrupt();
+bool Interrupted();
 
 // A progress bar on standard error, only where that is a terminal.
 class Progress {

@@ -16,7 +16,8 @@ core::Result<std::vector<int32_t>> ParseIds(std::string_view text, const std::st
     const auto [next, error] = std::from_chars(text.data() + i, text.data() + end, id);
     if (error != std::errc() || next != text.data() + end || id < 0) {
       return core::Status::Failed(fmt::format("{}: token {}: got \"{}\", want a decimal id", where,
-                                              ids.size(), text.substr(i, std::min(end - i, size_t{40}))));
+                                              ids.size(),
+                                              text.substr(i, std::min(end - i, size_t{40}))));
     }
     ids.push_back(id);
     i = text.find_first_not_of(kBetween, end);

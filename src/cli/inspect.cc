@@ -4,6 +4,7 @@
 #include <filesystem>
 
 #include "cli/command.h"
+#include "cli/options.h"
 #include "runtime/session.h"
 #include "runtime/state_file.h"
 
@@ -30,13 +31,29 @@ core::Value Tensors(const core::TensorMap& tensors) {
   return rows;
 }
 
+// "6291456 (6.00 MiB)", "3149824 (3.15 M)": what a person can't read at a glance is said again.
+std::string WithUnit(const std::string& name, int64_t number) {
+  const bool bytes = name.ends_with("_bytes");
+  if (!bytes && name != "parameters") return fmt::format("{}", number);
+  const double step = bytes ? 1024.0 : 1000.0;
+  const std::string_view units = bytes ? "KMGT" : "KMBT";
+  double scaled = static_cast<double>(number);
+  size_t unit = 0;
+  for (; scaled >= step && unit < units.size(); ++unit) scaled /= step;
+  if (unit == 0) return fmt::format("{}", number);
+  return fmt::format("{} ({:.2f} {}{})", number, scaled, units[unit - 1], bytes ? "iB" : "");
+}
+
 // A table for people from the same object that --json prints.
 void PrintTable(const core::Value::Object& facts) {
   std::string text;
+  const auto line = [&](const std::string& name, std::string_view value) {
+    text += fmt::format("{:<22}{}\n", name, value);
+  };
   for (const auto& [name, value] : facts) {
-    if (const auto* word = value.AsString()) text += fmt::format("{:<22}{}\n", name, *word);
-    if (const auto* number = value.AsInt()) text += fmt::format("{:<22}{}\n", name, *number);
-    if (const auto* yes = value.AsBool()) text += fmt::format("{:<22}{}\n", name, *yes ? "yes" : "no");
+    if (const auto* word = value.AsString()) line(name, *word);
+    if (const auto* number = value.AsInt()) line(name, WithUnit(name, *number));
+    if (const auto* yes = value.AsBool()) line(name, *yes ? "yes" : "no");
   }
   Print(text);
 }
@@ -110,7 +127,7 @@ core::Result<int> Inspect(const InspectOptions& o) {
 
 Runner AddInspect(CLI::App& app) {
   auto o = std::make_shared<InspectOptions>();
-  app.add_option("PATH", o->path, "Model folder or state file (default: the bundled model)");
+  AddPath(app, "PATH", &o->path, "Model folder or state file (default: the bundled model)");
   AddCommon(app, o->common);
   return [o] { return Inspect(*o); };
 }

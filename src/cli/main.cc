@@ -1,12 +1,16 @@
-// hognose COMMAND ...: parses the command line and turns every outcome into output and an exit code.
+// hognose COMMAND ...: parses the command line and turns every outcome into output and an exit
+// code.
 #include <fcntl.h>
 #include <fmt/format.h>
 #include <signal.h>
 #include <unistd.h>
 
+#include <CLI/CLI.hpp>
 #include <cstdlib>
+#include <new>
 
 #include "cli/command.h"
+#include "cli/options.h"
 #include "kernels/target.h"
 
 namespace hognose::cli {
@@ -26,10 +30,11 @@ constexpr Subcommand kSubcommands[] = {
     {"bench", "Speed of prompt and generation", AddBench},
 };
 
-// A file opened later must not get the number of a closed standard stream.
+// A file opened later must not get the number of a closed standard stream. Standard output becomes
+// one that can't be written, so that what nobody can get is still an error.
 void OpenStandardStreams() {
   for (int fd = 0; fd <= 2; ++fd) {
-    if (fcntl(fd, F_GETFD) == -1) (void)!open("/dev/null", fd == 0 ? O_RDONLY : O_WRONLY);
+    if (fcntl(fd, F_GETFD) == -1) (void)!open("/dev/null", fd == 2 ? O_WRONLY : O_RDONLY);
   }
 }
 
@@ -38,24 +43,21 @@ int Fail(const core::Status& status) {
   return status.code() == core::StatusCode::kUsage ? kExitUsage : kExitFailed;
 }
 
-// CLI11's faults as one line that begins with the flag.
-std::string Describe(const CLI::ParseError& error, const CLI::App& app) {
-  std::string text = error.what();
-  if (dynamic_cast<const CLI::ExtrasError*>(&error) != nullptr) {
-    const auto rest = app.remaining(true);
-    if (!rest.empty()) text = fmt::format("{}: unknown argument", rest.front());
-  }
-  const size_t line = text.find('\n');
-  return text.substr(0, line);
+int PrintAll(std::string_view text) {
+  Print(text);
+  const core::Status status = OutputStatus();
+  return status.ok() ? kExitDone : Fail(status);
 }
 
 int Main(int argc, char** argv) {
   OpenStandardStreams();
   signal(SIGPIPE, SIG_IGN);
   signal(SIGXFSZ, SIG_IGN);
+  EndOnInterrupt();
   CLI::App app("Runs selective state-space models (Mamba, Mamba-2, Falcon-Mamba).", "hognose");
   app.set_version_flag("--version", HOGNOSE_VERSION);
   app.require_subcommand(1);
+  app.footer("hognose SUBCOMMAND --help lists the options of each.");
   std::vector<std::pair<CLI::App*, Runner>> runners;
   for (const auto& sub : kSubcommands) {
     CLI::App* command = app.add_subcommand(sub.name, sub.description);
@@ -63,10 +65,12 @@ int Main(int argc, char** argv) {
   }
   try {
     app.parse(argc, argv);
+  } catch (const CLI::CallForHelp&) {
+    return PrintAll(app.help());
+  } catch (const CLI::CallForVersion&) {
+    return PrintAll(fmt::format("hognose {}\n", HOGNOSE_VERSION));
   } catch (const CLI::ParseError& error) {
-    if (error.get_exit_code() == 0) return app.exit(error);
-    Note(Describe(error, app));
-    return kExitUsage;
+    return Fail(core::Status::Usage(DescribeParseError(error, app)));
   }
   if (const char* target = std::getenv("HOGNOSE_TARGET")) {
     if (const auto status = kernels::ForceTarget(target); !status.ok()) return Fail(status);
@@ -84,4 +88,10 @@ int Main(int argc, char** argv) {
 }  // namespace
 }  // namespace hognose::cli
 
-int main(int argc, char** argv) { return hognose::cli::Main(argc, argv); }
+int main(int argc, char** argv) {
+  try {
+    return hognose::cli::Main(argc, argv);
+  } catch (const std::bad_alloc&) {
+    return hognose::cli::Fail(hognose::core::Status::Failed("memory: got too little"));
+  }
+}

@@ -2,9 +2,11 @@
 #include <fmt/format.h>
 
 #include <chrono>
+#include <limits>
 #include <random>
 
 #include "cli/command.h"
+#include "cli/options.h"
 #include "io/file.h"
 #include "runtime/generate.h"
 #include "runtime/state_file.h"
@@ -16,7 +18,7 @@ struct RunOptions {
   CommonOptions common;
   std::string model;
   std::optional<std::string> prompt;
-  size_t tokens = 128;
+  uint64_t tokens = 128;
   runtime::SamplerOptions sampler;
   std::optional<uint64_t> seed;
   std::vector<std::string> stops;
@@ -27,34 +29,40 @@ struct RunOptions {
 };
 
 void AddOptions(CLI::App& app, RunOptions& o) {
+  constexpr uint64_t kMost = std::numeric_limits<uint64_t>::max();
   AddModel(app, o.model);
   AddCommon(app, o.common);
-  app.add_option("-p,--prompt", o.prompt, "The text to continue; - reads it from standard input");
-  app.add_option("-n,--tokens", o.tokens, "Tokens to generate at most")
-      ->check(CLI::Range(size_t{0}, size_t{1} << 40))
-      ->capture_default_str();
-  app.add_option("--temperature", o.sampler.temperature, "0 takes the likeliest token")
-      ->check(CLI::Range(0.0, 100.0))
-      ->capture_default_str();
-  app.add_option("--top-k", o.sampler.top_k, "Draw from the K likeliest; 0 from all")
-      ->check(CLI::Range(size_t{0}, size_t{1} << 31))
-      ->capture_default_str();
-  app.add_option("--top-p", o.sampler.top_p, "Draw from the likeliest that have this share")
-      ->check(CLI::Range(0.0, 1.0))
-      ->capture_default_str();
-  app.add_option("--min-p", o.sampler.min_p, "Not below this share of the likeliest")
-      ->check(CLI::Range(0.0, 1.0))
-      ->capture_default_str();
-  app.add_option("--repeat-penalty", o.sampler.repeat_penalty, "Above 1 avoids recent tokens")
-      ->check(CLI::Range(0.01, 100.0))
-      ->capture_default_str();
-  app.add_option("--seed", o.seed, "Same seed, same text (default: a new one each run)");
-  app.add_option("--stop", o.stops, "End before this text; may be given several times")
-      ->allow_extra_args(false);
-  app.add_flag("--ignore-eos", o.ignore_eos, "Never draw the end of text");
-  app.add_flag("--echo", o.echo, "Print the prompt too");
-  app.add_option("--state-in", o.state_in, "Continue from this state file");
-  app.add_option("--state-out", o.state_out, "Write the state of all printed text to this file");
+  AddText(app, "-p,--prompt", &o.prompt, "The text to continue; - reads it from standard input");
+  AddInteger(app, "-n,--tokens", &o.tokens, 0, uint64_t{1} << 40, "Tokens to generate at most");
+  AddReal(app, "--temperature", &o.sampler.temperature, 0.0, 100.0, "0 takes the likeliest token");
+  AddInteger(app, "--top-k", &o.sampler.top_k, 0, uint64_t{1} << 31,
+             "Draw from the K likeliest; 0 from all");
+  AddReal(app, "--top-p", &o.sampler.top_p, 0.0, 1.0,
+          "Draw from the likeliest that have this share");
+  AddReal(app, "--min-p", &o.sampler.min_p, 0.0, 1.0, "Not below this share of the likeliest");
+  AddReal(app, "--repeat-penalty", &o.sampler.repeat_penalty, 0.01, 100.0,
+          "Above 1 avoids recent tokens");
+  AddInteger(app, "--seed", &o.seed, 0, kMost,
+             "Same seed, same text (default: a new one each run)");
+  AddTexts(app, "--stop", &o.stops, "End before this text; may be given several times");
+  AddFlag(app, "--ignore-eos", &o.ignore_eos, "Never draw the end of text");
+  AddFlag(app, "--echo", &o.echo, "Print the prompt too");
+  AddPath(app, "--state-in", &o.state_in, "Continue from this state file");
+  AddPath(app, "--state-out", &o.state_out, "Write the state of all printed text to this file");
+}
+
+// How messages name the prompt.
+std::string PromptName(const RunOptions& o) {
+  return o.prompt && *o.prompt == "-" ? "standard input" : "-p/--prompt";
+}
+
+core::Result<std::string> ReadPrompt(const RunOptions& o) {
+  if (!o.prompt && o.state_in.empty()) {
+    return core::Status::Usage(
+        "-p/--prompt: got none, want a text to continue (- for standard input)");
+  }
+  if (o.prompt && *o.prompt == "-") return ReadStandardInput();
+  return o.prompt.value_or("");
 }
 
 // Ids of the prompt: with the tokenizer's special tokens at the start of a text, without them in a
@@ -62,21 +70,13 @@ void AddOptions(CLI::App& app, RunOptions& o) {
 core::Result<std::vector<int32_t>> EncodePrompt(const RunOptions& o, const std::string& text,
                                                 const io::Tokenizer& tokenizer) {
   const bool continues = !o.state_in.empty();
-  if (text.empty() && continues) return std::vector<int32_t>();
-  if (text.empty()) return core::Status::Usage("--prompt: got no text, want some");
   auto ids = tokenizer.Encode(text, !continues);
-  if (!ids.ok()) return core::Status::Failed("--prompt: " + ids.status().message());
-  if (ids->empty() && !continues) return core::Status::Usage("--prompt: the text has no tokens");
-  return ids;
-}
-
-core::Result<std::string> ReadPrompt(const RunOptions& o) {
-  if (!o.prompt) {
-    if (!o.state_in.empty()) return std::string();
-    return core::Status::Usage("--prompt: missing, want a text to continue (- for standard input)");
-  }
-  if (*o.prompt == "-") return io::ReadFile("/dev/stdin");
-  return *o.prompt;
+  if (!ids.ok()) return core::Status::Failed(PromptName(o) + ": " + ids.status().message());
+  if (!ids->empty() || continues) return ids;
+  const std::string message = fmt::format("{}: got {}, want some to continue", PromptName(o),
+                                          text.empty() ? "no text" : "a text of no tokens");
+  if (*o.prompt == "-") return core::Status::Failed(message);
+  return core::Status::Usage(message);
 }
 
 struct Timed {
@@ -85,8 +85,10 @@ struct Timed {
   double rate() const { return seconds > 0.0 ? static_cast<double>(tokens) / seconds : 0.0; }
 };
 
+// Feeds the prompt, or after Ctrl-C the pieces of it that were begun.
 core::Result<Timed> FeedPrompt(runtime::Session& session, std::span<const int32_t> ids) {
   const auto start = std::chrono::steady_clock::now();
+  const uint64_t before = session.position();
   {
     Progress bar("prompt", ids.size());
     HOGNOSE_TRY(session.Prefill(ids, [&](size_t done) {
@@ -95,13 +97,19 @@ core::Result<Timed> FeedPrompt(runtime::Session& session, std::span<const int32_
     }));
   }
   const std::chrono::duration<double> spent = std::chrono::steady_clock::now() - start;
-  return Timed{ids.size(), spent.count()};
+  return Timed{session.position() - before, spent.count()};
 }
 
-uint64_t Seed(const RunOptions& o) {
-  if (o.seed) return *o.seed;
+uint64_t NewSeed() {
   std::random_device device;
   return (uint64_t{device()} << 32) | device();
+}
+
+// True if `rng` began with `seed`: each token of the text drew from it once at most.
+bool BeganWith(uint64_t seed, const core::Rng::State& rng, uint64_t tokens) {
+  core::Rng replay(seed);
+  for (uint64_t i = 0; i < tokens && replay.state() != rng; ++i) replay.Next();
+  return replay.state() == rng;
 }
 
 void Report(const RunOptions& o, const Timed& prompt, const runtime::Generation& generation,
@@ -118,6 +126,7 @@ void Report(const RunOptions& o, const Timed& prompt, const runtime::Generation&
                                   {"prompt_tokens_per_second", prompt.rate()},
                                   {"tokens_per_second", generated.rate()}});
   }
+  if (!OutputOpen()) return;
   Note(fmt::format("prompt: {} tokens, {:.1f} tokens/s; generated: {} tokens, {:.1f} tokens/s",
                    prompt.tokens, prompt.rate(), generated.tokens, generated.rate()));
 }
@@ -128,14 +137,18 @@ core::Status Continue(const RunOptions& o, runtime::Session& session, runtime::S
   if (o.state_in.empty()) return {};
   HOGNOSE_ASSIGN(const runtime::SavedState saved, runtime::ReadState(o.state_in, session));
   if (saved.session.position == 0) {
-    return core::Status::Failed(fmt::format("{}: position: got 0, want a started text", o.state_in));
+    return core::Status::Failed(
+        fmt::format("{}: position: got 0, want a started text", o.state_in));
   }
   if (const auto status = stream.Restore(saved.text); !status.ok()) {
     return core::Status::Failed(fmt::format("{}: text: {}", o.state_in, status.message()));
   }
   session.Restore(saved.session);
   runtime::Sampler::State state = saved.sampler;
-  if (o.seed) state.rng = core::Rng(*o.seed).state();
+  // The same seed again asks for the text of one run, another seed for another text.
+  if (o.seed && !BeganWith(*o.seed, state.rng, saved.session.position)) {
+    state.rng = core::Rng(*o.seed).state();
+  }
   sampler.Restore(state);
   return {};
 }
@@ -145,7 +158,7 @@ core::Result<int> Generate(const RunOptions& o, const std::shared_ptr<const runt
   HOGNOSE_ASSIGN(const auto ids, EncodePrompt(o, prompt, *model->tokenizer));
   HOGNOSE_ASSIGN(auto session, runtime::Session::Create(model, {}));
   const std::vector<bool> drawable = runtime::DrawableTokens(*model, o.ignore_eos);
-  runtime::Sampler sampler(o.sampler, drawable, Seed(o));
+  runtime::Sampler sampler(o.sampler, drawable, o.seed ? *o.seed : NewSeed());
   runtime::TextStream stream(*model->tokenizer, o.stops);
   HOGNOSE_TRY(Continue(o, session, sampler, stream));
   std::string text;
@@ -154,13 +167,12 @@ core::Result<int> Generate(const RunOptions& o, const std::shared_ptr<const runt
     return (o.common.json || Print(piece)) && !Interrupted();
   };
   HOGNOSE_ASSIGN(const Timed fed, FeedPrompt(session, ids));
-  for (const int32_t id : ids) sampler.Accept(id);
+  for (const int32_t id : std::span(ids).first(fed.tokens)) sampler.Accept(id);
   runtime::Generation generation;
   generation.reason = runtime::StopReason::kInterrupted;
   if ((!o.echo || emit(prompt)) && !Interrupted()) {
-    const runtime::GenerateOptions options = {.max_tokens = o.tokens,
-                                              .ignore_eos = o.ignore_eos,
-                                              .feed_last = !o.state_out.empty()};
+    const runtime::GenerateOptions options = {
+        .max_tokens = o.tokens, .ignore_eos = o.ignore_eos, .feed_last = !o.state_out.empty()};
     HOGNOSE_ASSIGN(generation, runtime::Generate(session, sampler, stream, options, emit));
   }
   if (o.state_out.empty()) {
@@ -176,13 +188,16 @@ core::Result<int> Generate(const RunOptions& o, const std::shared_ptr<const runt
 
 core::Result<int> Run(const RunOptions& o) {
   CatchInterrupt();
-  HOGNOSE_ASSIGN(const std::string prompt, ReadPrompt(o));
+  const auto prompt = ReadPrompt(o);
+  if (Interrupted()) return kExitInterrupted;
+  HOGNOSE_TRY(prompt.status());
+  if (!o.state_out.empty()) HOGNOSE_TRY(CheckWritable(o.state_out));
   HOGNOSE_ASSIGN(const auto model, LoadModel(o.model, o.common, /*tokenizer=*/true));
   if (!model->tokenizer) {
     return core::Status::Failed(
-        fmt::format("{}/tokenizer.json: missing, run needs a tokenizer", model->path));
+        fmt::format("{}/tokenizer.json: got no such file, run needs a tokenizer", model->path));
   }
-  return Generate(o, model, prompt);
+  return Generate(o, model, *prompt);
 }
 
 }  // namespace

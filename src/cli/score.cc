@@ -6,6 +6,7 @@
 
 #include "cli/command.h"
 #include "cli/ids.h"
+#include "cli/options.h"
 #include "io/file.h"
 #include "io/npy.h"
 #include "runtime/session.h"
@@ -16,26 +17,27 @@ namespace {
 struct ScoreOptions {
   CommonOptions common;
   std::string model, ids, text, logits;
-  size_t piece = 256;
+  uint64_t piece = 256;
   std::string activations = "auto";
 };
 
-core::Result<std::vector<int32_t>> ReadIds(const ScoreOptions& o, const runtime::Model& model) {
-  const std::string& path = o.ids.empty() ? o.text : o.ids;
-  HOGNOSE_ASSIGN(const std::string content, io::ReadFile(path));
-  core::Result<std::vector<int32_t>> ids = std::vector<int32_t>();
-  if (!o.ids.empty()) {
-    ids = ParseIds(content, path);
-    if (!ids.ok()) return ids;
-  } else if (!model.tokenizer) {
+core::Result<std::vector<int32_t>> ReadIds(const ScoreOptions& o, const std::string& path,
+                                           const runtime::Model& model) {
+  if (o.ids.empty() && !model.tokenizer) {
     return core::Status::Failed(
-        fmt::format("{}/tokenizer.json: missing, --text needs a tokenizer", model.path));
-  } else {
-    ids = model.tokenizer->Encode(content);
-    if (!ids.ok()) return core::Status::Failed(path + ": " + ids.status().message());
+        fmt::format("{}/tokenizer.json: got no such file, --text needs a tokenizer", model.path));
   }
-  if (ids->empty()) return core::Status::Failed(path + ": got no tokens, want at least one");
-  return ids;
+  HOGNOSE_ASSIGN(const std::string content, ReadInput(path));
+  const std::string where = InputName(path);
+  if (!o.ids.empty()) {
+    HOGNOSE_ASSIGN(auto ids, ParseIds(content, where));
+    if (!ids.empty()) return ids;
+  } else {
+    auto ids = model.tokenizer->Encode(content);
+    if (!ids.ok()) return core::Status::Failed(where + ": " + ids.status().message());
+    if (!ids->empty()) return ids;
+  }
+  return core::Status::Failed(where + ": got no tokens, want at least one");
 }
 
 // -log of the probability that `logits` give to `id`.
@@ -68,34 +70,47 @@ core::Status Feed(runtime::Session& session, std::span<const int32_t> ids, Sum& 
   return {};
 }
 
+core::Status FeedInto(const std::string& logits, runtime::Session& session,
+                      std::span<const int32_t> ids, Sum& sum) {
+  if (logits.empty()) {
+    return Feed(session, ids, sum, [](std::span<const float>) { return true; });
+  }
+  return io::WriteNpy(logits, ids.size(), session.model().lm.logits_size(),
+                      [&](io::NpyRowSink sink) { return Feed(session, ids, sum, sink); });
+}
+
+void Report(size_t tokens, const Sum& sum) {
+  core::Value nll, perplexity;  // one token predicts nothing
+  if (sum.targets > 0) {
+    const double mean = sum.nll / static_cast<double>(sum.targets);
+    nll = mean;
+    // JSON has no infinity.
+    if (std::isfinite(std::exp(mean))) perplexity = std::exp(mean);
+  }
+  PrintJson(core::Value::Object{{"tokens", tokens}, {"nll", nll}, {"perplexity", perplexity}});
+}
+
 core::Result<int> Score(const ScoreOptions& o) {
   CatchInterrupt();
   if (o.ids.empty() == o.text.empty()) {
-    return core::Status::Usage("--ids, --text: want exactly one of them");
+    return core::Status::Usage(fmt::format("--ids, --text: got {}, want exactly one of them",
+                                           o.ids.empty() ? "none" : "both"));
   }
+  const std::string& path = o.ids.empty() ? o.text : o.ids;
   HOGNOSE_ASSIGN(const auto model, LoadModel(o.model, o.common, !o.text.empty()));
-  HOGNOSE_ASSIGN(const auto ids, ReadIds(o, *model));
+  const auto ids = ReadIds(o, path, *model);
+  if (Interrupted()) return kExitInterrupted;
+  HOGNOSE_TRY(ids.status());
   HOGNOSE_ASSIGN(auto session, runtime::Session::Create(
                                    model, {.piece = o.piece, .exact = o.activations == "f32"}));
   Sum sum;
-  core::Status status;
-  if (o.logits.empty()) {
-    status = Feed(session, ids, sum, [](std::span<const float>) { return true; });
-  } else {
-    status = io::WriteNpy(o.logits, ids.size(), model->lm.logits_size(),
-                          [&](io::NpyRowSink sink) { return Feed(session, ids, sum, sink); });
-  }
+  const core::Status status = FeedInto(o.logits, session, *ids, sum);
   if (Interrupted()) return kExitInterrupted;
-  if (!status.ok()) {
-    const std::string& path = o.ids.empty() ? o.text : o.ids;
-    const bool about_ids = status.message().starts_with("token ");
-    return about_ids ? core::Status::Failed(path + ": " + status.message()) : status;
+  if (status.message().starts_with("token ")) {
+    return core::Status::Failed(InputName(path) + ": " + status.message());
   }
-  const double nll = sum.targets == 0 ? 0.0 : sum.nll / static_cast<double>(sum.targets);
-  const core::Value none;  // one token predicts nothing
-  PrintJson(core::Value::Object{{"tokens", ids.size()},
-                                {"nll", sum.targets == 0 ? none : core::Value(nll)},
-                                {"perplexity", sum.targets == 0 ? none : core::Value(std::exp(nll))}});
+  HOGNOSE_TRY(status);
+  Report(ids->size(), sum);
   return kExitDone;
 }
 
@@ -105,16 +120,13 @@ Runner AddScore(CLI::App& app) {
   auto o = std::make_shared<ScoreOptions>();
   AddModel(app, o->model);
   AddCommon(app, o->common);
-  app.add_option("--ids", o->ids, "File of decimal ids, separated by whitespace or commas");
-  app.add_option("--text", o->text, "File of UTF-8 text");
-  app.add_option("--logits", o->logits, "Write float32 NPY [L, V], row i after token i");
-  app.add_option("--piece", o->piece, "Tokens fed at a time; 1 is step by step")
-      ->check(CLI::Range(1, 4096))
-      ->capture_default_str();
-  app.add_option("--activations", o->activations,
-                 "f32: every product in f32; auto: activations may be rounded to bf16")
-      ->check(CLI::IsMember({"auto", "f32"}))
-      ->capture_default_str();
+  AddPath(app, "--ids", &o->ids,
+          "File of decimal ids, separated by whitespace or commas; - is standard input");
+  AddPath(app, "--text", &o->text, "File of UTF-8 text; - is standard input");
+  AddPath(app, "--logits", &o->logits, "Write float32 NPY [L, V], row i after token i");
+  AddInteger(app, "--piece", &o->piece, 1, 4096, "Tokens fed at a time; 1 is step by step");
+  AddChoice(app, "--activations", &o->activations, {"auto", "f32"},
+            "f32: every product in f32; auto: activations may be rounded to bf16");
   return [o] { return Score(*o); };
 }
 

@@ -5,7 +5,8 @@
 
 #include "cli/command.h"
 #include "cli/ids.h"
-#include "io/file.h"
+#include "cli/options.h"
+#include "io/tokenizer/tokenizer.h"
 
 namespace hognose::cli {
 namespace {
@@ -14,38 +15,57 @@ struct TokenizeOptions {
   std::string path;
   bool decode = false;
   bool no_special = false;
+  bool json = false;
 };
+
+constexpr const char* kInput = "standard input";
+
+core::Status FromInput(const core::Status& status) {
+  return core::Status::Failed(fmt::format("{}: {}", kInput, status.message()));
+}
+
+core::Result<int> Decode(const TokenizeOptions& o, const io::Tokenizer& tokenizer,
+                         const std::string& input) {
+  HOGNOSE_ASSIGN(const auto ids, ParseIds(input, kInput));
+  auto text = tokenizer.Decode(ids, /*skip_special=*/o.no_special);
+  if (!text.ok()) return FromInput(text.status());
+  if (o.json) {
+    PrintJson(core::Value::Object{{"text", *text}});
+  } else {
+    Print(*text);
+  }
+  return kExitDone;
+}
+
+core::Result<int> Encode(const TokenizeOptions& o, const io::Tokenizer& tokenizer,
+                         const std::string& input) {
+  const auto ids = tokenizer.Encode(input, /*special=*/!o.no_special);
+  if (!ids.ok()) return FromInput(ids.status());
+  if (o.json) {
+    PrintJson(core::Value::Object{{"ids", core::Value::Array(ids->begin(), ids->end())}});
+  } else {
+    Print(fmt::format("{}\n", fmt::join(*ids, " ")));
+  }
+  return kExitDone;
+}
 
 core::Result<int> Tokenize(const TokenizeOptions& o) {
   HOGNOSE_ASSIGN(std::string path, ModelPath(o.path));
   std::error_code error;
   if (std::filesystem::is_directory(path, error)) path += "/tokenizer.json";
   HOGNOSE_ASSIGN(const auto tokenizer, io::Tokenizer::Load(path));
-  HOGNOSE_ASSIGN(const std::string input, io::ReadFile("/dev/stdin"));
-  const std::string where = "standard input";
-  if (o.decode) {
-    HOGNOSE_ASSIGN(const auto ids, ParseIds(input, where));
-    auto text = tokenizer.Decode(ids, /*skip_special=*/o.no_special);
-    if (!text.ok()) return core::Status::Failed(where + ": " + text.status().message());
-    Print(*text);
-    return kExitDone;
-  }
-  auto ids = tokenizer.Encode(input, !o.no_special);
-  if (!ids.ok()) return core::Status::Failed(where + ": " + ids.status().message());
-  std::string line;
-  for (const int32_t id : *ids) line += fmt::format("{}{}", line.empty() ? "" : " ", id);
-  Print(line + "\n");
-  return kExitDone;
+  HOGNOSE_ASSIGN(const std::string input, ReadStandardInput());
+  return o.decode ? Decode(o, tokenizer, input) : Encode(o, tokenizer, input);
 }
 
 }  // namespace
 
 Runner AddTokenize(CLI::App& app) {
   auto o = std::make_shared<TokenizeOptions>();
-  app.add_option("MODEL", o->path, "Model folder or tokenizer.json (default: the bundled model)");
-  app.add_flag("--decode", o->decode, "Ids to text");
-  app.add_flag("--no-special", o->no_special,
-               "Add no special tokens; with --decode, print none");
+  AddPath(app, "MODEL", &o->path, "Model folder or tokenizer.json (default: the bundled model)");
+  AddFlag(app, "--decode", &o->decode, "Ids to text");
+  AddFlag(app, "--no-special", &o->no_special, "Add no special tokens; with --decode, print none");
+  AddFlag(app, "--json", &o->json, "Print {\"ids\": [...]}, with --decode {\"text\": ...}");
   return [o] { return Tokenize(*o); };
 }
 

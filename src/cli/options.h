@@ -1,0 +1,44 @@
+// Options whose values are read strictly: decimal numbers in a range, names that are not empty. A
+// wrong value is one line that begins with the option's names: "-n/--tokens: got "x", want ...".
+// An option that is given again replaces what it said before. What `value` holds is the default.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+// CLI11 is large: only options.cc and main.cc see it.
+namespace CLI {
+class App;
+class ParseError;
+}  // namespace CLI
+
+namespace hognose::cli {
+
+void AddInteger(CLI::App& app, const std::string& names, uint64_t* value, uint64_t min,
+                uint64_t max, const std::string& help);
+// Without a default: nothing is shown for it, and `value` stays empty.
+void AddInteger(CLI::App& app, const std::string& names, std::optional<uint64_t>* value,
+                uint64_t min, uint64_t max, const std::string& help);
+void AddReal(CLI::App& app, const std::string& names, double* value, double min, double max,
+             const std::string& help);
+// Integers between commas.
+void AddIntegers(CLI::App& app, const std::string& names, std::vector<uint64_t>* values,
+                 uint64_t min, uint64_t max, const std::string& help);
+// The name of a file or folder: an empty one (a shell variable that isn't set) is refused.
+void AddPath(CLI::App& app, const std::string& names, std::string* path, const std::string& help);
+// Any text; the last one counts, or all of them in their order.
+void AddText(CLI::App& app, const std::string& names, std::optional<std::string>* text,
+             const std::string& help);
+void AddTexts(CLI::App& app, const std::string& names, std::vector<std::string>* texts,
+              const std::string& help);
+void AddFlag(CLI::App& app, const std::string& names, bool* flag, const std::string& help);
+// One of `words`.
+void AddChoice(CLI::App& app, const std::string& names, std::string* word,
+               const std::vector<std::string>& words, const std::string& help);
+
+// CLI11's faults as one line that begins with the flag.
+std::string DescribeParseError(const CLI::ParseError& error, const CLI::App& app);
+
+}  // namespace hognose::cli

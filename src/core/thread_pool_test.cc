@@ -31,7 +31,7 @@ TEST(ThreadPool, RunsEveryTaskOnce) {
 TEST(ThreadPool, StandsThousandsOfRoundsBackToBack) {
   ThreadPool pool(4);
   std::vector<size_t> sums(16, 0);
-  constexpr size_t kRounds = 20000;
+  constexpr size_t kRounds = 5000;
   for (size_t round = 0; round < kRounds; ++round) {
     // The task object is another one in every round and dies after it.
     const size_t count = 2 + round % 15;
@@ -56,7 +56,7 @@ TEST(ThreadPool, WritesOfTasksAreSeenByTheCallerAndByTheNextRound) {
 
 TEST(ThreadPool, WorksWithMoreThreadsThanCores) {
   ThreadPool pool(4 * Cpu().usable_threads + 3);
-  for (int round = 0; round < 50; ++round) ExpectEachOnce(pool, 100);
+  for (int round = 0; round < 20; ++round) ExpectEachOnce(pool, 100);
 }
 
 // A task that only a worker can finish: it waits until two threads are inside the round.

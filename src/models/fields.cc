@@ -83,6 +83,14 @@ std::optional<double> Fields::Number(std::string_view name) {
   return std::nullopt;
 }
 
+std::optional<float> Fields::Epsilon(std::string_view name) {
+  const auto number = Number(name);
+  if (!number) return std::nullopt;
+  if (*number >= 0.0 && *number <= 1.0) return static_cast<float>(*number);
+  Fault(name, *Find(name), "a number from 0 to 1");
+  return std::nullopt;
+}
+
 std::optional<std::string> Fields::Text(std::string_view name) {
   const core::Value* value = Find(name);
   if (value == nullptr) return std::nullopt;
@@ -97,8 +105,11 @@ std::optional<std::pair<float, float>> Fields::Limits(
   if (value == nullptr) return std::nullopt;
   if (const auto* pair = value->AsArray(); pair != nullptr && pair->size() == 2) {
     const auto low = LimitNumber((*pair)[0]), high = LimitNumber((*pair)[1]);
-    if (low && high && *low >= 0.0 && std::isfinite(*low) && *low <= *high) {
-      return std::pair{static_cast<float>(*low), static_cast<float>(*high)};
+    constexpr double kMax = std::numeric_limits<float>::max();
+    if (low && high && *low >= 0.0 && *low <= kMax && *low <= *high) {
+      return std::pair{static_cast<float>(*low), *high <= kMax
+                                                     ? static_cast<float>(*high)
+                                                     : std::numeric_limits<float>::infinity()};
     }
   }
   Fault(name, *value, "[low, high] with 0 <= low <= high");

@@ -1,5 +1,5 @@
-// Fields: typed reading of a configuration object. The first fault is kept and returned by status(), so
-// that a table of fields reads without a check at every line.
+// Fields: typed reading of a configuration object. The first fault is kept and returned by
+// status(), so that a table of fields reads without a check at every line.
 #pragma once
 
 #include <cstddef>
@@ -28,14 +28,16 @@ class Fields {
   Fields(const core::Value& object, std::string where)
       : object_(object), where_(std::move(where)) {}
 
-  // Absent and null fields are nullopt. Alternative names are the published layouts' spellings of one
-  // field; the first present one counts. A size may be "auto": the tensors tell it.
+  // Absent and null fields are nullopt. Alternative names are the published layouts' spellings of
+  // one field; the first present one counts. A size may be "auto": the tensors tell it.
   std::optional<SizeField> Size(std::initializer_list<std::string_view> names);
   std::optional<bool> Bool(std::initializer_list<std::string_view> names);
   std::optional<double> Number(std::string_view name);
+  // What a norm adds to its mean square: from 0 to 1.
+  std::optional<float> Epsilon(std::string_view name);
   std::optional<std::string> Text(std::string_view name);
-  // A number, or infinity as a bare word, a string ("Infinity", "inf") or {"__float__": "Infinity"}.
-  // A pair [low, high] with 0 <= low <= high.
+  // A number, or infinity as a bare word, a string ("Infinity", "inf") or {"__float__":
+  // "Infinity"}. A pair [low, high] with 0 <= low <= high.
   std::optional<std::pair<float, float>> Limits(std::initializer_list<std::string_view> names);
   // One integer or an array of integers.
   std::vector<int64_t> Ints(std::string_view name);

@@ -1,5 +1,5 @@
-// Mamba (Mamba-1). Source: A. Gu, T. Dao, "Mamba: Linear-Time Sequence Modeling with Selective State
-// Spaces", 2023; checkpoints of MambaForCausalLM and of the original layout.
+// Mamba (Mamba-1). Source: A. Gu, T. Dao, "Mamba: Linear-Time Sequence Modeling with Selective
+// State Spaces", 2023; checkpoints of MambaForCausalLM and of the original layout.
 #include "models/mamba.h"
 
 #include <fmt/format.h>
@@ -18,19 +18,17 @@ core::Status WrongRank(const TensorLoader& tensors, const std::string& name,
 }
 
 // Every size has one tensor that tells it; the config may only agree.
-core::Result<Sizes> Derive(Fields& config, const TensorLoader& tensors, const std::string& prefix) {
-  const std::string in_name = prefix + "in_proj.weight", conv_name = prefix + "conv1d.weight",
-                    a_name = prefix + "A_log", dt_name = prefix + "dt_proj.weight";
-  HOGNOSE_ASSIGN(const auto in, tensors.Find(in_name));
+core::Result<Sizes> Derive(Fields& config, const TensorLoader& tensors, const std::string& prefix,
+                           size_t width) {
+  const std::string conv_name = prefix + "conv1d.weight", a_name = prefix + "A_log",
+                    dt_name = prefix + "dt_proj.weight";
   HOGNOSE_ASSIGN(const auto conv, tensors.Find(conv_name));
   HOGNOSE_ASSIGN(const auto a, tensors.Find(a_name));
   HOGNOSE_ASSIGN(const auto dt, tensors.Find(dt_name));
-  if (in.rank != 2) return WrongRank(tensors, in_name, in, "[2 E, D]");
   if (conv.rank != 3) return WrongRank(tensors, conv_name, conv, "[E, 1, K]");
   if (a.rank != 2) return WrongRank(tensors, a_name, a, "[E, N]");
   if (dt.rank != 2) return WrongRank(tensors, dt_name, dt, "[E, R]");
-  const Sizes s{in.shape[1], a.shape[0], a.shape[1], conv.shape[2], dt.shape[1]};
-  HOGNOSE_TRY(Agree(config, config.Size({"hidden_size", "d_model"}), s.d, in_name));
+  const Sizes s{width, a.shape[0], a.shape[1], conv.shape[2], dt.shape[1]};
   HOGNOSE_TRY(Agree(config, config.Size({"intermediate_size"}), s.e, a_name));
   HOGNOSE_TRY(Agree(config, config.Size({"state_size", "ssm_cfg.d_state"}), s.n, a_name));
   HOGNOSE_TRY(Agree(config, config.Size({"conv_kernel", "ssm_cfg.d_conv"}), s.k, conv_name));
@@ -40,8 +38,8 @@ core::Result<Sizes> Derive(Fields& config, const TensorLoader& tensors, const st
 }
 
 core::Result<std::unique_ptr<nn::Mixer>> BuildMixer(Fields& config, TensorLoader& tensors,
-                                                    const std::string& prefix) {
-  HOGNOSE_ASSIGN(const nn::MambaWeights weights, BindMamba(config, tensors, prefix));
+                                                    const std::string& prefix, size_t width) {
+  HOGNOSE_ASSIGN(const nn::MambaWeights weights, BindMamba(config, tensors, prefix, width));
   return std::unique_ptr<nn::Mixer>(
       std::make_unique<nn::MambaMixer>(weights, /*norm_dt_b_c=*/false, /*norm_eps=*/0.0f));
 }
@@ -49,11 +47,12 @@ core::Result<std::unique_ptr<nn::Mixer>> BuildMixer(Fields& config, TensorLoader
 }  // namespace
 
 core::Result<nn::MambaWeights> BindMamba(Fields& config, TensorLoader& tensors,
-                                         const std::string& prefix) {
-  HOGNOSE_ASSIGN(const Sizes s, Derive(config, tensors, prefix));
-  const bool bias = config.Bool({"use_bias", "ssm_cfg.bias"}).value_or(tensors.Has(prefix + "in_proj.bias"));
-  const bool conv_bias =
-      config.Bool({"use_conv_bias", "ssm_cfg.conv_bias"}).value_or(tensors.Has(prefix + "conv1d.bias"));
+                                         const std::string& prefix, size_t width) {
+  HOGNOSE_ASSIGN(const Sizes s, Derive(config, tensors, prefix, width));
+  const bool bias =
+      config.Bool({"use_bias", "ssm_cfg.bias"}).value_or(tensors.Has(prefix + "in_proj.bias"));
+  const bool conv_bias = config.Bool({"use_conv_bias", "ssm_cfg.conv_bias"})
+                             .value_or(tensors.Has(prefix + "conv1d.bias"));
   HOGNOSE_TRY(config.status());
   nn::MambaWeights w;
   core::Vec<const float> conv_w, a_log;

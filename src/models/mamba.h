@@ -7,6 +7,6 @@
 namespace hognose::models {
 
 core::Result<nn::MambaWeights> BindMamba(Fields& config, TensorLoader& tensors,
-                                         const std::string& prefix);
+                                         const std::string& prefix, size_t width);
 
 }  // namespace hognose::models

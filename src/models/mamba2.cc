@@ -1,5 +1,5 @@
-// Mamba-2. Source: T. Dao, A. Gu, "Transformers are SSMs", 2024; checkpoints of Mamba2ForCausalLM and of
-// the original layout.
+// Mamba-2. Source: T. Dao, A. Gu, "Transformers are SSMs", 2024; checkpoints of Mamba2ForCausalLM
+// and of the original layout.
 #include "nn/mamba2.h"
 
 #include <fmt/format.h>
@@ -27,23 +27,22 @@ core::Status DeriveGroups(Fields& config, size_t bc, const std::string& conv_nam
   const auto groups = config.Size({"n_groups", "ssm_cfg.ngroups"});
   const auto states = config.Size({"state_size", "ssm_cfg.d_state"});
   HOGNOSE_TRY(config.status());
-  if (states) {
-    s->n = states->value;
-    s->g = bc / s->n;
-  } else {
-    s->g = groups ? groups->value : 1;
-    s->n = bc / s->g;
+  if (states && groups && states->value * groups->value != bc) {
+    return core::Status::Failed(fmt::format(
+        "{}: {}: got {}, {}: got {}, want a product of {} as the shape of {} says", config.where(),
+        groups->name, groups->value, states->name, states->value, bc, conv_name));
   }
-  if (s->g * s->n != bc || s->g == 0 || s->n == 0) {
-    const auto field = states ? *states : SizeField{"n_groups", s->g};
-    return core::Status::Failed(
-        fmt::format("{}: {}: got {}, want a divisor of {} as the shape of {} says", config.where(),
-                    field.name, field.value, bc, conv_name));
-  }
-  return Agree(config, groups, s->g, conv_name);
+  s->n = states ? states->value : bc / (groups ? groups->value : 1);
+  s->g = groups ? groups->value : bc / s->n;
+  if (s->n != 0 && s->g * s->n == bc) return {};
+  const SizeField field = states ? *states : *groups;  // without both, 1 group always fits
+  return core::Status::Failed(
+      fmt::format("{}: {}: got {}, want a divisor of {} as the shape of {} says", config.where(),
+                  field.name, field.value, bc, conv_name));
 }
 
-core::Result<Sizes> Derive(Fields& config, const TensorLoader& tensors, const std::string& prefix) {
+core::Result<Sizes> Derive(Fields& config, const TensorLoader& tensors, const std::string& prefix,
+                           size_t width) {
   const std::string out_name = prefix + "out_proj.weight", conv_name = prefix + "conv1d.weight",
                     a_name = prefix + "A_log";
   HOGNOSE_ASSIGN(const auto out, tensors.Find(out_name));
@@ -53,7 +52,7 @@ core::Result<Sizes> Derive(Fields& config, const TensorLoader& tensors, const st
   if (conv.rank != 3) return Failed(tensors, conv_name, conv, "shape [H P + 2 G N, 1, K]");
   if (a.rank != 1 || a.shape[0] == 0) return Failed(tensors, a_name, a, "shape [H]");
   Sizes s{};
-  s.d = out.shape[0];
+  s.d = width;
   s.inner = out.shape[1];
   s.h = a.shape[0];
   s.k = conv.shape[2];
@@ -67,14 +66,15 @@ core::Result<Sizes> Derive(Fields& config, const TensorLoader& tensors, const st
                   fmt::format("{} + 2 G N rows as {} says", s.inner, out_name));
   }
   HOGNOSE_TRY(DeriveGroups(config, (conv.shape[0] - s.inner) / 2, conv_name, &s));
-  HOGNOSE_TRY(Agree(config, config.Size({"hidden_size", "d_model"}), s.d, out_name));
   HOGNOSE_TRY(Agree(config, config.Size({"num_heads"}), s.h, a_name));
   HOGNOSE_TRY(Agree(config, config.Size({"head_dim", "ssm_cfg.headdim"}), s.p, out_name));
   HOGNOSE_TRY(Agree(config, config.Size({"conv_kernel", "ssm_cfg.d_conv"}), s.k, conv_name));
   HOGNOSE_TRY(config.status());
   if (s.h % s.g != 0) {
-    return core::Status::Failed(fmt::format("{}: n_groups: got {}, want a divisor of the {} heads",
-                                            config.where(), s.g, s.h));
+    const auto groups = config.Size({"n_groups", "ssm_cfg.ngroups"});
+    return core::Status::Failed(fmt::format("{}: {}: got {}, want a divisor of the {} heads of {}",
+                                            config.where(), groups ? groups->name : "n_groups", s.g,
+                                            s.h, a_name));
   }
   return s;
 }
@@ -88,12 +88,12 @@ core::Result<nn::Mamba2Options> ReadOptions(Fields& config, const Sizes& s) {
   const auto limits = config.Limits({"time_step_limit", "ssm_cfg.dt_limit"});
   std::tie(o.dt_min, o.dt_max) =
       limits.value_or(std::pair{0.0f, std::numeric_limits<float>::infinity()});
-  // Published configs of Mamba2ForCausalLM carry norm_before_gate too, but nothing reads it there: the
-  // gate always comes first.
+  // Published configs of Mamba2ForCausalLM carry norm_before_gate too, but nothing reads it there:
+  // the gate always comes first.
   o.normalize = config.Bool({"ssm_cfg.rmsnorm"}).value_or(true);
   const bool norm_first = o.normalize && config.Bool({"ssm_cfg.norm_before_gate"}).value_or(false);
   o.gate = norm_first ? kernels::Gate::kAfterNorm : kernels::Gate::kBeforeNorm;
-  o.norm_eps = static_cast<float>(config.Number("layer_norm_epsilon").value_or(1e-5));
+  o.norm_eps = config.Epsilon("layer_norm_epsilon").value_or(1e-5f);
   HOGNOSE_TRY(config.status());
   return o;
 }
@@ -112,12 +112,13 @@ core::Result<core::Vec<const float>> BindSkip(TensorLoader& tensors, const std::
 }
 
 core::Result<std::unique_ptr<nn::Mixer>> BuildMixer(Fields& config, TensorLoader& tensors,
-                                                    const std::string& prefix) {
-  HOGNOSE_ASSIGN(const Sizes s, Derive(config, tensors, prefix));
+                                                    const std::string& prefix, size_t width) {
+  HOGNOSE_ASSIGN(const Sizes s, Derive(config, tensors, prefix, width));
   HOGNOSE_ASSIGN(const nn::Mamba2Options options, ReadOptions(config, s));
-  const bool bias = config.Bool({"use_bias", "ssm_cfg.bias"}).value_or(tensors.Has(prefix + "in_proj.bias"));
-  const bool conv_bias =
-      config.Bool({"use_conv_bias", "ssm_cfg.conv_bias"}).value_or(tensors.Has(prefix + "conv1d.bias"));
+  const bool bias =
+      config.Bool({"use_bias", "ssm_cfg.bias"}).value_or(tensors.Has(prefix + "in_proj.bias"));
+  const bool conv_bias = config.Bool({"use_conv_bias", "ssm_cfg.conv_bias"})
+                             .value_or(tensors.Has(prefix + "conv1d.bias"));
   HOGNOSE_TRY(config.status());
   nn::Mamba2Weights w;
   core::Vec<const float> conv_w, a_log;

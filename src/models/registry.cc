@@ -10,10 +10,14 @@ namespace {
 
 constexpr const Architecture* kArchitectures[] = {&kMamba, &kMamba2, &kFalconMamba};
 
+bool Has(const core::Value& config, std::string_view name) {
+  const core::Value* value = config.Find(name);
+  return value != nullptr && !value->is_null();
+}
+
 // A config of the original layout has d_model at the top and no class name.
 bool IsOriginal(const core::Value& config) {
-  return config.Find("d_model") != nullptr && config.Find("architectures") == nullptr &&
-         config.Find("model_type") == nullptr;
+  return Has(config, "d_model") && !Has(config, "architectures") && !Has(config, "model_type");
 }
 
 // The original layout as one object: a field of ssm_cfg becomes "ssm_cfg.<name>".
@@ -62,13 +66,22 @@ core::Result<const Architecture*> Choose(const core::Value& config, Fields& fiel
   for (const auto* architecture : kArchitectures) {
     if (layer == architecture->original_layer) return architecture;
   }
-  return core::Status::Failed(fmt::format("{}: ssm_cfg.layer: got \"{}\", want Mamba1 or Mamba2",
-                                          fields.where(), layer));
+  return core::Status::Failed(
+      fmt::format("{}: ssm_cfg.layer: got \"{}\", want Mamba1 or Mamba2", fields.where(), layer));
 }
 
 // Parts of the original layout that no block here has.
 core::Status RefuseUnsupported(const core::Value& config, Fields& fields) {
-  if (!IsOriginal(config)) return {};
+  for (const std::string_view name : {"hidden_act", "ssm_cfg.activation"}) {
+    const auto act = fields.Text(name);
+    if (!act || *act == "silu" || *act == "swish") continue;
+    return core::Status::Failed(
+        fmt::format("{}: {}: got \"{}\", want silu", fields.where(), name, *act));
+  }
+  if (!IsOriginal(config)) return fields.status();
+  if (const auto* ssm = config.Find("ssm_cfg"); Has(config, "ssm_cfg") && !ssm->AsObject()) {
+    fields.Fault("ssm_cfg", *ssm, "an object");
+  }
   if (fields.Bool({"rms_norm"}) == false) {
     return core::Status::Failed(
         fmt::format("{}: rms_norm: got false (LayerNorm), want true", fields.where()));
@@ -77,12 +90,11 @@ core::Status RefuseUnsupported(const core::Value& config, Fields& fields) {
     return core::Status::Failed(
         fmt::format("{}: d_intermediate: got {} (MLP blocks), want 0", fields.where(), size));
   }
-  if (const auto* layers = config.Find("attn_layer_idx");
-      layers != nullptr && layers->AsArray() != nullptr && !layers->AsArray()->empty()) {
+  if (!fields.Ints("attn_layer_idx").empty()) {
     return core::Status::Failed(
         fmt::format("{}: attn_layer_idx: got attention layers, want none", fields.where()));
   }
-  return {};
+  return fields.status();
 }
 
 struct Names {
@@ -97,10 +109,10 @@ core::Result<Names> FindEmbedding(const TensorLoader& tensors) {
   for (const auto& names : kPublished) {
     if (tensors.Has(names.embedding)) return names;
   }
-  return core::Status::Failed(fmt::format(
-      "{}: the embedding is missing, want one of backbone.embeddings.weight, "
-      "backbone.embedding.weight, embeddings.weight",
-      tensors.where()));
+  return core::Status::Failed(
+      fmt::format("{}: the embedding is missing, want one of backbone.embeddings.weight, "
+                  "backbone.embedding.weight, embeddings.weight",
+                  tensors.where()));
 }
 
 // The head: its own matrix where there is one, else the embedding unless the config says untied.
@@ -110,14 +122,19 @@ core::Status BindHead(Fields& fields, TensorLoader& tensors, LanguageModel* mode
   model->tied = !tensors.Has("lm_head.weight");
   if (!model->tied) {
     HOGNOSE_ASSIGN(const auto head, tensors.Find("lm_head.weight"));
-    const size_t rows = head.rank == 2 ? head.shape[0] : 0;
+    if (head.rank != 2) {
+      return core::Status::Failed(fmt::format("{}: lm_head.weight: got {}, want shape [V, D]",
+                                              tensors.where(), core::ToString(head)));
+    }
+    const size_t rows = head.shape[0];
     return tensors.Bind("", {{"lm_head.weight", {rows, model->width()}, &model->head.w},
                              {"lm_head.bias", {rows}, &model->head.bias, false}});
   }
   if (tie == false) {
-    return core::Status::Failed(fmt::format("{}: lm_head.weight: the tensor is missing, and {} says "
-                                            "that the embedding is not tied",
-                                            tensors.where(), fields.where()));
+    return core::Status::Failed(
+        fmt::format("{}: lm_head.weight: the tensor is missing, and {} says "
+                    "that the embedding is not tied",
+                    tensors.where(), fields.where()));
   }
   model->head.w = model->embedding;
   return {};
@@ -130,34 +147,41 @@ core::Status BindVocabulary(Fields& fields, TensorLoader& tensors, const Names& 
     return core::Status::Failed(fmt::format("{}: {}: got {}, want shape [V, D]", tensors.where(),
                                             names.embedding, core::ToString(found)));
   }
-  HOGNOSE_TRY(tensors.Bind("", {{names.embedding, {found.shape[0], found.shape[1]},
-                                 &model->embedding}}));
-  HOGNOSE_TRY(Agree(fields, fields.Size({"hidden_size", "d_model"}), found.shape[1],
-                    names.embedding));
+  HOGNOSE_TRY(
+      tensors.Bind("", {{names.embedding, {found.shape[0], found.shape[1]}, &model->embedding}}));
+  HOGNOSE_TRY(
+      Agree(fields, fields.Size({"hidden_size", "d_model"}), found.shape[1], names.embedding));
   HOGNOSE_TRY(BindHead(fields, tensors, model));
   const auto vocab = fields.Size({"vocab_size"});
   const size_t rows = std::min(found.shape[0], model->logits_size());
   if (vocab && vocab->value > rows) {
-    return core::Status::Failed(fmt::format("{}: vocab_size: got {}, want at most {} as the shape of "
-                                            "{} says",
-                                            fields.where(), vocab->value, rows, names.embedding));
+    return core::Status::Failed(
+        fmt::format("{}: vocab_size: got {}, want at most {} as the shape of "
+                    "{} says",
+                    fields.where(), vocab->value, rows, names.embedding));
   }
   model->vocab = vocab ? vocab->value : rows;
   return fields.status();
 }
 
-// Layers are counted in the tensors; the config may only agree.
+// Layers are counted in the tensors; the config may only agree. Without its word, a layer whose
+// norm is missing must not end the count: no tensor may belong to a layer behind the last one.
 core::Result<size_t> CountLayers(Fields& fields, const TensorLoader& tensors,
                                  const std::string& prefix) {
   size_t count = 0;
   while (tensors.Has(fmt::format("{}layers.{}.norm.weight", prefix, count))) ++count;
   const auto layers = fields.Size({"num_hidden_layers", "n_layer", "n_layers"});
   HOGNOSE_TRY(fields.status());
-  if (count == 0 || (layers && layers->value > count)) {
+  const bool missing = layers ? layers->value > count : tensors.HasLayerFrom(prefix, count);
+  if (count == 0 || missing) {
     return core::Status::Failed(fmt::format("{}: {}layers.{}.norm.weight: the tensor is missing",
                                             tensors.where(), prefix, count));
   }
-  HOGNOSE_TRY(Agree(fields, layers, count, fmt::format("the layers in {}", tensors.where())));
+  if (layers && layers->value != count) {
+    return core::Status::Failed(fmt::format("{}: {}: got {}, want {}, the number of layers in {}",
+                                            fields.where(), layers->name, layers->value, count,
+                                            tensors.where()));
+  }
   return count;
 }
 
@@ -180,7 +204,7 @@ core::Result<LanguageModel> Build(const Checkpoint& checkpoint) {
   HOGNOSE_TRY(RefuseUnsupported(config, fields));
   LanguageModel model;
   model.architecture = architecture->name;
-  model.norm_eps = static_cast<float>(fields.Number("layer_norm_epsilon").value_or(1e-5));
+  model.norm_eps = fields.Epsilon("layer_norm_epsilon").value_or(1e-5f);
   TensorLoader tensors(checkpoint.tensors, model.floats, checkpoint.weights_name);
   HOGNOSE_ASSIGN(const Names names, FindEmbedding(tensors));
   HOGNOSE_TRY(BindVocabulary(fields, tensors, names, &model));
@@ -189,7 +213,8 @@ core::Result<LanguageModel> Build(const Checkpoint& checkpoint) {
     const std::string prefix = fmt::format("{}layers.{}.", names.prefix, i);
     Block block;
     HOGNOSE_TRY(tensors.Bind(prefix, {{"norm.weight", {model.width()}, &block.norm_w}}));
-    HOGNOSE_ASSIGN(block.mixer, architecture->build_mixer(fields, tensors, prefix + "mixer."));
+    HOGNOSE_ASSIGN(block.mixer,
+                   architecture->build_mixer(fields, tensors, prefix + "mixer.", model.width()));
     model.blocks.push_back(std::move(block));
   }
   HOGNOSE_TRY(tensors.Bind(names.prefix, {{"norm_f.weight", {model.width()}, &model.norm_f}}));

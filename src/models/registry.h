@@ -19,8 +19,8 @@ struct Checkpoint {
   std::string weights_name;  // begins messages about tensors: "dir/model.safetensors"
 };
 
-// Chooses the architecture by `architectures`, then `model_type`, then the original layout's ssm_cfg.
-// The tensors must outlive the model.
+// Chooses the architecture by `architectures`, then `model_type`, then the original layout's
+// ssm_cfg. The tensors must outlive the model.
 core::Result<LanguageModel> Build(const Checkpoint& checkpoint);
 
 // Names of the architectures, for messages and `inspect`.

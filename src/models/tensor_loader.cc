@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <charconv>
 #include <cmath>
 
 #include "codecs/decode.h"
@@ -10,7 +11,6 @@
 namespace hognose::models {
 namespace {
 
-// conv1d.weight is [C, 1, K] in files; a [C, K] table here.
 bool SameShape(const core::TensorView& tensor, const std::vector<size_t>& want) {
   return std::equal(want.begin(), want.end(), tensor.dims().begin(), tensor.dims().end());
 }
@@ -20,6 +20,18 @@ bool IsFloat(core::DType dtype) {
 }
 
 }  // namespace
+
+bool TensorLoader::HasLayerFrom(const std::string& prefix, size_t first) const {
+  const std::string layers = prefix + "layers.";
+  for (auto it = tensors_.lower_bound(layers);
+       it != tensors_.end() && it->first.starts_with(layers); ++it) {
+    const char* end = it->first.data() + it->first.size();
+    size_t layer = 0;
+    const auto parsed = std::from_chars(it->first.data() + layers.size(), end, layer);
+    if (parsed.ec == std::errc() && layer >= first) return true;
+  }
+  return false;
+}
 
 core::Result<core::TensorView> TensorLoader::Find(const std::string& name) const {
   const auto it = tensors_.find(name);
@@ -43,6 +55,10 @@ core::Status TensorLoader::BindRow(const std::string& name, const TensorRow& row
     return core::Status::Failed(fmt::format("{}: {}: got {}, want {} {}", where_, name,
                                             core::ToString(tensor), core::Name(tensor.dtype),
                                             core::ShapeToString(row.shape)));
+  }
+  if (tensor.elements() == 0) {  // no kernel takes an empty operand
+    return core::Status::Failed(fmt::format("{}: {}: got {}, want no dimension of 0", where_, name,
+                                            core::ToString(tensor)));
   }
   if (!IsFloat(tensor.dtype)) {
     return core::Status::Failed(fmt::format("{}: {}: got {}, want f32, bf16 or f16", where_, name,
@@ -82,8 +98,8 @@ core::Result<core::Vec<const float>> NegativeExp(FloatStore& floats, core::Vec<c
   for (size_t i = 0; i < a.size; ++i) {
     a[i] = -std::exp(a_log[i]);
     if (std::isfinite(a[i])) continue;
-    return core::Status::Failed(fmt::format("{}: value {}: got {}, want a finite exponential", where,
-                                            i, a_log[i]));
+    return core::Status::Failed(
+        fmt::format("{}: value {}: got {}, want a finite exponential", where, i, a_log[i]));
   }
   return core::Vec<const float>(a);
 }

@@ -1,5 +1,5 @@
-// TensorLoader: binds the tensors of a checkpoint to a model, checks shapes and types, and remembers
-// which names were used.
+// TensorLoader: binds the tensors of a checkpoint to a model, checks shapes and types, and
+// remembers which names were used.
 #pragma once
 
 #include <deque>
@@ -29,8 +29,8 @@ class FloatStore {
   std::deque<std::vector<float>> blocks_;
 };
 
-// One row of an architecture's tensor table: where the tensor goes says how it is kept: a matrix in its
-// stored type, or floats. An optional one that is absent leaves an empty target.
+// One row of an architecture's tensor table: where the tensor goes says how it is kept: a matrix in
+// its stored type, or floats. An optional one that is absent leaves an empty target.
 struct TensorRow {
   std::string_view name;
   std::vector<size_t> shape;
@@ -45,6 +45,8 @@ class TensorLoader {
       : tensors_(tensors), floats_(floats), where_(std::move(where)) {}
 
   bool Has(std::string_view name) const { return tensors_.contains(name); }
+  // Whether some tensor is called "<prefix>layers.N..." with N >= first.
+  bool HasLayerFrom(const std::string& prefix, size_t first) const;
   // The tensor, or an error that says that it is missing.
   core::Result<core::TensorView> Find(const std::string& name) const;
   // Binds every row of a table; names are prefixed.

@@ -1,4 +1,5 @@
-// Decoding of whole runs of elements, for small tensors and single rows; kernels convert in registers.
+// Decoding of whole runs of elements, for small tensors and single rows; kernels convert in
+// registers.
 #pragma once
 
 #include <span>

@@ -102,7 +102,10 @@ HWY_INLINE void SumLanes4(DF d, VF v0, VF v1, VF v2, VF v3, float* out) {
 #endif
 }
 
-HWY_INLINE float SumLanes(DF d, VF v) { return hn::GetLane(hn::SumOfLanes(d, v)); }
+template <class D>
+HWY_INLINE float SumLanes(D d, hn::Vec<D> v) {
+  return hn::GetLane(hn::SumOfLanes(d, v));
+}
 
 // exp(x) = 2^k p: k the nearest integer to x / ln 2, p = exp(r) with |r| <= ln 2 / 2 by a
 // polynomial. Cephes' way; relative error of p below 2^-22.

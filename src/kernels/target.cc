@@ -13,13 +13,14 @@ namespace {
 
 struct Named {
   std::string_view name;
-  int64_t highway;  // Highway's bit for this target
+  int64_t highway;  // Highway's bits: the target, and what only some kernels are compiled for
   bool bf16;        // with our own VDPBF16PS products
 };
 
 constexpr Named kTargets[] = {
 #if HWY_ARCH_X86_64
-    {"AVX3_BF16", HWY_AVX3, true},
+    {"AVX3_BF16", HWY_AVX3 | HWY_AVX3_DL, true},
+    {"AVX3_DL", HWY_AVX3 | HWY_AVX3_DL, false},
     {"AVX3", HWY_AVX3, false},
     {"AVX2", HWY_AVX2, false},
     {"SSE4", HWY_SSE4, false},
@@ -29,8 +30,8 @@ constexpr Named kTargets[] = {
     {"SCALAR", HWY_SCALAR, false},
 };
 
-// Highway keeps one chosen target per process; this is its companion for our own functions: the index
-// of a forced target in kTargets, or kBest.
+// Highway keeps one chosen target per process; this is its companion for our own functions: the
+// index of a forced target in kTargets, or kBest.
 constexpr size_t kBest = ~size_t{0};
 std::atomic<size_t> forced{kBest};
 
@@ -41,8 +42,11 @@ int64_t ProcessorTargets() {
 }
 
 bool Runs(const Named& target) {
-  return (HWY_TARGETS & ProcessorTargets() & target.highway) != 0 &&
-         (!target.bf16 || core::Cpu().avx512_bf16);
+  const int64_t has = ProcessorTargets() & target.highway;
+  // Some processors have VDPBF16PS and not all of AVX3_DL: those products still run, the rest is
+  // AVX3.
+  if (target.bf16) return (has & HWY_AVX3) != 0 && core::Cpu().avx512_bf16;
+  return has == target.highway;
 }
 
 size_t CurrentIndex() {
@@ -76,8 +80,9 @@ core::Status ForceTarget(std::string_view name) {
   for (size_t i = 0; i < std::size(kTargets); ++i) {
     if (kTargets[i].name != name || !Runs(kTargets[i])) continue;
     forced.store(i);
-    hwy::SetSupportedTargetsForTest(kTargets[i].highway);
-    hwy::GetChosenTarget().Update(kTargets[i].highway);
+    const int64_t bits = kTargets[i].highway & all;
+    hwy::SetSupportedTargetsForTest(bits);
+    hwy::GetChosenTarget().Update(bits);
     return {};
   }
   return core::Status::Usage(fmt::format("HOGNOSE_TARGET: got \"{}\", want one of {}", name,

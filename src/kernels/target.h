@@ -1,8 +1,9 @@
 // Which instruction set the kernels run on. Chosen from the processor at the first call; a process may
 // force a lower one (HOGNOSE_TARGET, tests).
 //
-// Targets: EMU128 (plain C++), SSE4, AVX2, AVX3 (AVX-512 F, BW, CD, DQ, VL) from Highway, and
-// AVX3_BF16 (AVX3 with VDPBF16PS), whose products are our own functions.
+// Targets: SCALAR (plain C++), SSE4, AVX2, AVX3 (AVX-512 F, BW, CD, DQ, VL) and AVX3_DL (with VNNI, used
+// by quantised products) from Highway, and AVX3_BF16 (AVX3, AVX3_DL where there is one, and VDPBF16PS),
+// whose products are our own functions.
 #pragma once
 
 #include <string_view>

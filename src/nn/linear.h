@@ -13,7 +13,7 @@ struct Context {
   core::Exec exec;
   bool exact = false;   // products in f32 only; otherwise activations may be rounded to bf16
   core::Arena scratch;  // blocks carve their buffers here; each block rewinds it first
-  core::Vec<core::BFloat16> x_bf16;  // kernels::LinearScratch of the largest product
+  core::Vec<uint8_t> x_scratch;  // kernels::LinearScratch of the largest product
 };
 
 struct Linear {
@@ -31,8 +31,8 @@ struct Linear {
                                .bias = bias,
                                .y = y,
                                .accumulate = accumulate,
-                               .activations = kernels::PickActivations(w.dtype, ctx.exact),
-                               .x_bf16 = ctx.x_bf16});
+                               .activations = kernels::PickActivations(w, ctx.exact),
+                               .scratch = ctx.x_scratch});
   }
 };
 

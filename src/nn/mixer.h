@@ -63,7 +63,7 @@ class Mixer {
   virtual StateShape state_shape() const = 0;
   // Carves the buffers that Forward needs for `rows` rows (a measuring arena counts them).
   virtual void Measure(core::Arena& arena, size_t rows) const = 0;
-  // The largest K of the products inside, for Context::x_bf16.
+  // The largest K of the products inside, for Context::x_scratch.
   virtual size_t max_cols() const = 0;
   // h [L, D] += mixer(u [L, D]); the state moves on by L steps. One step is L = 1.
   virtual void Forward(Context& ctx, core::Mat<const float> u, LayerState& state,

@@ -1,6 +1,8 @@
 #include "kernels/linear/linear.h"
 
-#include "codecs/float16.h"
+#include <vector>
+
+#include "core/arena.h"
 #include "kernels/linear/linear_tile.h"
 #include "kernels/target.h"
 
@@ -66,7 +68,7 @@ HWY_INLINE void Tile(const LinearArgs& a, const T* w, size_t l, size_t m, size_t
 
 template <typename T>
 void Rows(const LinearArgs& a, size_t m_begin, size_t m_end) {
-  const T* w = a.w.As<T>();
+  const T* w = a.w.values.As<T>();
   internal::ForTiles(a, kTileX, sizeof(float), m_begin, m_end,
                      [&](size_t l, size_t rows_x, size_t m, size_t rows_w) HWY_ATTR {
                        size_t i = 0;
@@ -77,7 +79,7 @@ void Rows(const LinearArgs& a, size_t m_begin, size_t m_end) {
 }
 
 void LinearRows(const LinearArgs& a, size_t m_begin, size_t m_end) {
-  switch (a.w.dtype) {
+  switch (a.w.values.dtype) {
     case core::DType::kF32:
       return Rows<float>(a, m_begin, m_end);
     case core::DType::kBF16:
@@ -96,36 +98,43 @@ namespace hognose::kernels {
 
 HWY_EXPORT(LinearRows);
 
-Activations PickActivations(core::DType weights, bool exact) {
-  const bool bf16 = !exact && weights == core::DType::kBF16 && UseAvx512Bf16();
+Activations PickActivations(const codecs::WeightMatrix& w, bool exact) {
+  if (exact) return Activations::kF32;
+  if (w.encoding != codecs::Encoding::kPlain) return Activations::kInt16;
+  const bool bf16 = w.values.dtype == core::DType::kBF16 && UseAvx512Bf16();
   return bf16 ? Activations::kBF16 : Activations::kF32;
 }
 
-size_t LinearScratch(size_t rows, size_t cols) { return rows * ((cols + 31) / 32 * 32); }
+size_t LinearScratch(size_t rows, size_t cols) {
+  using internal::QuantizedRows;
+  const size_t padded = codecs::PaddedColumns(cols, codecs::kMaxGroup);
+  const size_t offsets = padded / codecs::kMinGroup * QuantizedRows::kOffsetLanes;
+  return rows * (padded * sizeof(int16_t) + offsets * sizeof(int32_t) + sizeof(float)) +
+         2 * core::Arena::kAlignment;
+}
 
 void Linear(core::Exec& exec, const LinearArgs& args) noexcept {
-  HOGNOSE_DCHECK(args.w.rank == 2 && args.w.shape[1] == args.x.cols);
-  HOGNOSE_DCHECK(args.y.cols == args.w.shape[0] && args.y.rows == args.x.rows);
+  HOGNOSE_DCHECK(args.w.cols == args.x.cols);
+  HOGNOSE_DCHECK(args.y.cols == args.w.rows && args.y.rows == args.x.rows);
   HOGNOSE_DCHECK(args.bias.size == 0 || args.bias.size == args.y.cols);
+  if (args.w.encoding != codecs::Encoding::kPlain) return internal::LinearQuantized(exec, args);
   if (args.activations == Activations::kBF16) return internal::LinearAvx512Bf16(exec, args);
-  const size_t rows = args.w.shape[0];
-  const size_t step = internal::TaskRows(args.x.cols, core::Bytes(args.w.dtype));
+  const size_t rows = args.w.rows;
+  const size_t step = internal::TaskRows(args.x.cols, core::Bytes(args.w.values.dtype));
   exec.pool.Run((rows + step - 1) / step, [&](size_t task) {
     HWY_DYNAMIC_DISPATCH(LinearRows)(args, task * step, std::min(rows, (task + 1) * step));
   });
 }
 
 void LinearRef(const LinearArgs& a) {
-  const auto weight = [&](size_t i) -> double {
-    if (a.w.dtype == core::DType::kF32) return a.w.As<float>()[i];
-    if (a.w.dtype == core::DType::kBF16) return codecs::Decode(a.w.As<core::BFloat16>()[i]);
-    return codecs::Decode(a.w.As<core::Half>()[i]);
-  };
-  for (size_t l = 0; l < a.x.rows; ++l) {
-    for (size_t m = 0; m < a.y.cols; ++m) {
+  std::vector<float> w(a.w.cols);
+  for (size_t m = 0; m < a.w.rows; ++m) {
+    codecs::DecodeRow(a.w, m, w);
+    for (size_t l = 0; l < a.x.rows; ++l) {
       double sum = a.bias.size != 0 ? a.bias.data[m] : 0.0;
-      for (size_t k = 0; k < a.x.cols; ++k) sum += a.x.Row(l)[k] * weight(m * a.x.cols + k);
-      a.y.Row(l)[m] = static_cast<float>(a.accumulate ? a.y.Row(l)[m] + sum : sum);
+      for (size_t k = 0; k < a.x.cols; ++k) sum += static_cast<double>(a.x.Row(l)[k]) * w[k];
+      float& y = a.y.Row(l)[m];
+      y = static_cast<float>(a.accumulate ? y + sum : sum);
     }
   }
 }

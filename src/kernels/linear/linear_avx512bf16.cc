@@ -103,17 +103,17 @@ void EncodeRow(const float* x, size_t size, core::BFloat16* out) {
 
 void LinearAvx512Bf16(core::Exec& exec, const LinearArgs& args) noexcept {
   const size_t k = args.x.cols;
-  const Operands o{args, args.x_bf16.data, (k + kLanes - 1) / kLanes * kLanes,
-                   args.w.As<core::BFloat16>()};
-  HOGNOSE_DCHECK(args.x_bf16.size >= LinearScratch(args.x.rows, k));
+  auto* x = reinterpret_cast<core::BFloat16*>(args.scratch.data);
+  const Operands o{args, x, (k + kLanes - 1) / kLanes * kLanes, args.w.values.As<core::BFloat16>()};
+  HOGNOSE_DCHECK(args.scratch.size >= LinearScratch(args.x.rows, k));
   constexpr size_t kRowsPerTask = 16;
   exec.pool.Run((args.x.rows + kRowsPerTask - 1) / kRowsPerTask, [&](size_t task) {
     const size_t end = std::min(args.x.rows, (task + 1) * kRowsPerTask);
     for (size_t l = task * kRowsPerTask; l < end; ++l) {
-      EncodeRow(args.x.Row(l), k, args.x_bf16.data + l * o.stride);
+      EncodeRow(args.x.Row(l), k, x + l * o.stride);
     }
   });
-  const size_t rows = args.w.shape[0];
+  const size_t rows = args.w.rows;
   const size_t step = TaskRows(k, sizeof(core::BFloat16));
   exec.pool.Run((rows + step - 1) / step, [&](size_t task) {
     ForTiles(args, kTileX, sizeof(core::BFloat16), task * step, std::min(rows, (task + 1) * step),

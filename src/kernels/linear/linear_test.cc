@@ -1,5 +1,7 @@
 #include "kernels/linear/linear.h"
 
+#include <cstring>
+
 #include "codecs/float16.h"
 #include "kernels/testing.h"
 #include "tests/support/compare.h"
@@ -7,6 +9,7 @@
 namespace hognose::kernels {
 namespace {
 
+using codecs::Encoding;
 using core::BFloat16;
 using core::DType;
 using core::Half;
@@ -17,46 +20,84 @@ using testing::kEpsF32;
 using testing::RandomValues;
 using testing::SameBits;
 
-// Weights of any stored type, exactly the values that the oracle reads.
+// How a matrix is stored: plain by dtype, or quantised by group.
+struct Kind {
+  Encoding encoding;
+  DType dtype;
+  size_t group;
+  std::string name() const {
+    if (encoding == Encoding::kPlain) return std::string(core::Name(dtype));
+    return (encoding == Encoding::kInt8 ? "int8/" : "int4/") + std::to_string(group);
+  }
+};
+constexpr Kind kKinds[] = {
+    {Encoding::kPlain, DType::kF32, 0}, {Encoding::kPlain, DType::kBF16, 0},
+    {Encoding::kPlain, DType::kF16, 0}, {Encoding::kInt8, DType::kI8, 32},
+    {Encoding::kInt8, DType::kI8, 64},  {Encoding::kInt8, DType::kI8, 128},
+    {Encoding::kInt4, DType::kU8, 32},  {Encoding::kInt4, DType::kU8, 64},
+    {Encoding::kInt4, DType::kU8, 128},
+};
+
+// Random weights of a kind; the oracle reads the same stored values.
 struct Weights {
   std::vector<float> f32;
-  std::vector<BFloat16> bf16;
-  std::vector<Half> f16;
-  core::TensorView view;
+  std::vector<uint8_t> bytes;
+  std::vector<BFloat16> scales;
+  codecs::WeightMatrix view;
 
-  Weights(core::Rng& rng, DType dtype, size_t rows, size_t cols)
+  Weights(core::Rng& rng, const Kind& kind, size_t rows, size_t cols)
       : f32(RandomValues(rng, rows * cols, -1.0, 1.0)) {
-    for (const float v : f32) {
-      bf16.push_back(codecs::EncodeBF16(v));
-      f16.push_back(codecs::EncodeF16(v));
+    if (kind.encoding == Encoding::kPlain) {
+      bytes.resize(f32.size() * core::Bytes(kind.dtype));
+      for (size_t i = 0; i < f32.size(); ++i) Store(kind.dtype, i);
+      view = core::TensorView{bytes.data(), kind.dtype, 2, {rows, cols}};
+      return;
     }
-    const void* data = f32.data();
-    if (dtype == DType::kBF16) data = bf16.data();
-    if (dtype == DType::kF16) data = f16.data();
-    view = {data, dtype, 2, {rows, cols}};
+    const size_t row_bytes = codecs::RowBytes(kind.encoding, cols, kind.group);
+    const size_t groups = codecs::PaddedColumns(cols, kind.group) / kind.group;
+    bytes.resize(rows * row_bytes);
+    scales.resize(rows * groups);
+    for (size_t m = 0; m < rows; ++m) {
+      codecs::EncodeRow({&f32[m * cols], cols}, kind.encoding, kind.group,
+                        {&bytes[m * row_bytes], row_bytes}, {&scales[m * groups], groups});
+    }
+    view.encoding = kind.encoding;
+    view.rows = rows;
+    view.cols = cols;
+    view.group = kind.group;
+    view.values = {bytes.data(), kind.dtype, 2, {rows, row_bytes}};
+    view.scales = {scales.data(), DType::kBF16, 2, {rows, groups}};
+  }
+  void Store(DType dtype, size_t i) {
+    const BFloat16 bf16 = codecs::EncodeBF16(f32[i]);
+    const Half f16 = codecs::EncodeF16(f32[i]);
+    const void* from = &f32[i];
+    if (dtype == DType::kBF16) from = &bf16;
+    if (dtype == DType::kF16) from = &f16;
+    std::memcpy(&bytes[i * core::Bytes(dtype)], from, core::Bytes(dtype));
   }
 };
 
 // Views of x and y are rows inside wider buffers, so that a kernel that ignores strides fails.
 struct Case {
   std::vector<float> x, y, want, bias;
-  std::vector<BFloat16> scratch;
+  std::vector<uint8_t> scratch;
   Weights w;
   LinearArgs args;
 
-  Case(core::Rng& rng, DType dtype, size_t l, size_t k, size_t m, bool accumulate)
+  Case(core::Rng& rng, const Kind& kind, size_t l, size_t k, size_t m, bool accumulate)
       : x(RandomValues(rng, l * (k + 3), -1.0, 1.0)),
         y(RandomValues(rng, l * (m + 5), -1.0, 1.0)),
         want(y),
         bias(RandomValues(rng, m, -1.0, 1.0)),
         scratch(LinearScratch(l, k)),
-        w(rng, dtype, m, k) {
+        w(rng, kind, m, k) {
     args.x = {x.data(), l, k, k + 3};
     args.w = w.view;
     if (!accumulate) args.bias = {bias.data(), m};
     args.y = {y.data(), l, m, m + 5};
     args.accumulate = accumulate;
-    args.x_bf16 = {scratch.data(), scratch.size()};
+    args.scratch = {scratch.data(), scratch.size()};
   }
   LinearArgs Want() {
     LinearArgs a = args;
@@ -65,24 +106,22 @@ struct Case {
   }
 };
 
-constexpr DType kTypes[] = {DType::kF32, DType::kBF16, DType::kF16};
-
 TEST(Linear, EqualsTheOracleOnEveryTarget) {
   core::ThreadPool pool(2);
   core::Exec exec{pool};
   ForEachTarget([&] {
     core::Rng rng(1);
-    for (const DType dtype : kTypes) {
+    for (const Kind& kind : kKinds) {
       for (const size_t l : {1, 2, 3, 7, 13}) {
         for (const size_t k : {1, 15, 16, 33, 48, 100}) {
           for (const size_t m : {1, 3, 4, 5, 130}) {
-            Case c(rng, dtype, l, k, m, (l + m) % 2 == 0);
+            Case c(rng, kind, l, k, m, (l + m) % 2 == 0);
             LinearRef(c.Want());
             Linear(exec, c.args);
             // Whole buffers: what lies between the rows must be untouched. k terms of size <= 1
             // against an output of order sqrt(k): k eps over the scale bounds all.
             ASSERT_TRUE(CloseToScale(c.y, c.want, (k + 4.0) * kEpsF32))
-                << core::Name(dtype) << " " << l << " " << k << " " << m;
+                << kind.name() << " " << l << " " << k << " " << m;
           }
         }
       }
@@ -90,32 +129,40 @@ TEST(Linear, EqualsTheOracleOnEveryTarget) {
   });
 }
 
-TEST(Linear, RoundedActivationsStayWithinBf16) {
-  if (PickActivations(DType::kBF16, false) != Activations::kBF16) return;
+TEST(Linear, RoundedActivationsStayWithinTheirUnit) {
   core::ThreadPool pool(2);
   core::Exec exec{pool};
-  core::Rng rng(2);
-  for (const size_t l : {1, 5, 6, 19}) {
-    for (const size_t k : {1, 31, 32, 33, 200}) {
-      Case c(rng, DType::kBF16, l, k, 37, false);
-      LinearRef(c.Want());
-      c.args.activations = Activations::kBF16;
-      Linear(exec, c.args);
-      // Each x is off by half a unit of bf16: k eps/2 in the worst case over a scale of at least
-      // 1/4.
-      ASSERT_TRUE(CloseToScale(c.y, c.want, 2.0 * kEpsBF16 * std::sqrt(k))) << l << " " << k;
+  ForEachTarget([&] {
+    core::Rng rng(2);
+    for (const Kind& kind : kKinds) {
+      for (const size_t l : {1, 5, 6, 19}) {
+        for (const size_t k : {1, 31, 32, 33, 48, 200}) {
+          Case c(rng, kind, l, k, 37, false);
+          LinearRef(c.Want());
+          c.args.activations = PickActivations(c.args.w, false);
+          Linear(exec, c.args);
+          // Each x is off by half a unit: of bf16, or of 2^-15 of the row's largest (at most 1). In
+          // the worst case k times that, over a scale of at least 1/4; f32's own error comes on
+          // top.
+          const double unit = c.args.activations == Activations::kBF16    ? kEpsBF16
+                              : c.args.activations == Activations::kInt16 ? 0x1p-15
+                                                                          : 0.0;
+          ASSERT_TRUE(CloseToScale(c.y, c.want, 2.0 * unit * std::sqrt(k) + (k + 4.0) * kEpsF32))
+              << kind.name() << " " << l << " " << k;
+        }
+      }
     }
-  }
+  });
 }
 
 // The same row gives the same bits alone, in any batch, and with any number of threads.
 TEST(Linear, RowsHaveTheSameBitsInAnyBatchAndThreadCount) {
   ForEachTarget([&] {
-    for (const DType dtype : kTypes) {
+    for (const Kind& kind : kKinds) {
       for (const bool exact : {true, false}) {
         core::Rng rng(3);
-        Case c(rng, dtype, 23, 70, 90, false);
-        c.args.activations = PickActivations(dtype, exact);
+        Case c(rng, kind, 23, 70, 90, false);
+        c.args.activations = PickActivations(c.args.w, exact);
         core::ThreadPool pool(3);
         core::Exec exec{pool};
         Linear(exec, c.args);
@@ -130,7 +177,7 @@ TEST(Linear, RowsHaveTheSameBitsInAnyBatchAndThreadCount) {
           for (size_t i = 0; i < count; ++i) std::fill_n(part.y.Row(i), 90, 0.0f);
           Linear(exec_one, part);
         }
-        ASSERT_TRUE(SameBits(Flatten(c.args.y), together)) << core::Name(dtype);
+        ASSERT_TRUE(SameBits(Flatten(c.args.y), together)) << kind.name();
       }
     }
   });

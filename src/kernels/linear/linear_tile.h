@@ -69,7 +69,28 @@ void ForTiles(const LinearArgs& a, size_t tile_x, size_t x_bytes, size_t m_begin
   }
 }
 
+// A [L, Kp] matrix of 16-bit activations in LinearArgs::scratch, with a scale a row and, for INT4,
+// what makes up for codes that are stored plus eight.
+struct QuantizedRows {
+  // Lanes of 32 bits that an offset's vector may have (16 for AVX-512).
+  static constexpr size_t kOffsetLanes = 16;
+
+  size_t padded = 0;  // Kp
+  size_t groups = 0;
+  int16_t* codes = nullptr;
+  float* scales = nullptr;
+  int32_t* offsets = nullptr;
+
+  int16_t* Codes(size_t row) const { return codes + row * padded; }
+  // -8 times the sum of the codes of group g of the row, in the first lane of a vector of zeros.
+  int32_t* Offset(size_t row, size_t g) const {
+    return offsets + (row * groups + g) * kOffsetLanes;
+  }
+};
+
 // linear_avx512bf16.cc
 void LinearAvx512Bf16(core::Exec& exec, const LinearArgs& args) noexcept;
+// linear_quantized.cc
+void LinearQuantized(core::Exec& exec, const LinearArgs& args) noexcept;
 
 }  // namespace hognose::kernels::internal

@@ -1,0 +1,315 @@
+// linear over INT8 and INT4 weights. Activations become 16-bit integers (one scale a row), products
+// and the sums over a group are exact integers, and every group's sum is scaled in f32.
+//
+// Why 16 bits: PMADDWD multiplies them as fast as 8-bit ones are unpacked, they lose less than bf16
+// does, and so no quality gate is needed. A sum of one group stays below 127 * 32767 * 128 < 2^30.
+#include <algorithm>
+#include <cmath>
+
+#include "codecs/float16.h"
+#include "kernels/linear/linear_tile.h"
+
+#undef HWY_TARGET_INCLUDE
+#define HWY_TARGET_INCLUDE "kernels/linear/linear_quantized.cc"
+#include "hwy/foreach_target.h"
+// After foreach_target.
+#include "hwy/highway.h"
+#include "kernels/simd-inl.h"
+
+HWY_BEFORE_NAMESPACE();
+namespace hognose::kernels {
+namespace HWY_NAMESPACE {
+
+using codecs::Encoding;
+using internal::kTileW;
+using internal::QuantizedRows;
+
+// Rows of x in a tile: the integer and the f32 sums of kTileX * kTileW pairs live in registers.
+constexpr size_t kTileX = 2;
+
+// No cap on the lanes of a vector.
+constexpr size_t kLongest = 64;
+
+// Vectors of 16-bit lanes, at most kCap of them: a vector of INT4 pairs covers two columns a lane
+// and must not reach over its group.
+template <size_t kCap>
+struct Vectors {
+  using D16 = hn::CappedTag<int16_t, kCap>;
+  using D32 = hn::RepartitionToWide<D16>;
+  using DF32 = hn::RebindToFloat<D32>;
+  using V16 = hn::Vec<D16>;
+  using V32 = hn::Vec<D32>;
+};
+#if HWY_TARGET == HWY_SCALAR
+template <>
+struct Vectors<16> {
+  using D16 = hn::ScalableTag<int16_t>;
+  using D32 = hn::ScalableTag<int32_t>;
+  using DF32 = DF;
+  using V16 = hn::Vec<D16>;
+  using V32 = hn::Vec<D32>;
+};
+template <>
+struct Vectors<kLongest> : Vectors<16> {};
+#endif
+
+// Where column `k` stands in a row of 16-bit activations, such that the vectors of codes below meet
+// their columns: INT8 keeps the order; for INT4 the columns of the low and of the high bits of a
+// vector of bytes follow each other.
+HWY_INLINE size_t Position(Encoding encoding, size_t lanes, size_t k) {
+  if (encoding == Encoding::kInt8) return k;
+  const size_t byte = k / 32 * 16 + k % 16;
+  return 2 * (byte - byte % lanes) + (k % 32 >= 16 ? lanes : 0) + byte % lanes;
+}
+
+HWY_INLINE float LargestMagnitude(const float* x, size_t size) {
+  const DF d;
+  VF largest = hn::Zero(d);
+  ForVectors(size, [&](size_t k, size_t count)
+                       HWY_ATTR { largest = hn::Max(largest, hn::Abs(LoadN(d, x + k, count))); });
+  return hn::GetLane(hn::MaxOfLanes(d, largest));
+}
+
+// Group g of a row of x as 16-bit integers; returns their sum.
+template <size_t kCap>
+HWY_INLINE int32_t EncodeGroup16(const LinearArgs& a, const float* x, float inverse, size_t g,
+                                 int16_t* codes) {
+  const DF d;
+  const hn::RebindToSigned<DF> di;
+  const hn::Rebind<int16_t, DF> d16;
+  const size_t lanes = hn::Lanes(typename Vectors<kCap>::D16());
+  const size_t begin = std::min(g * a.w.group, a.x.cols);
+  const size_t size = std::min(a.w.group, a.x.cols - begin);
+  auto sum = hn::Zero(di);
+  ForVectors(size, [&](size_t i, size_t count) HWY_ATTR {
+    const size_t k = begin + i;
+    const auto code = hn::NearestInt(hn::Mul(LoadN(d, x + k, count), hn::Set(d, inverse)));
+    sum = hn::Add(sum, code);
+    // A whole vector fits also at the end of a row: the columns behind it are padding, and zero.
+    hn::StoreU(hn::DemoteTo(d16, code), d16, codes + Position(a.w.encoding, lanes, k));
+  });
+  return hn::GetLane(hn::SumOfLanes(di, sum));
+}
+
+// Rows [begin, end) of x as 16-bit integers with a scale a row, and minus eight times the sum of
+// each group (INT4 codes are stored plus eight).
+template <size_t kCap>
+void EncodeRows16(const LinearArgs& a, const QuantizedRows& q, size_t begin, size_t end) {
+  for (size_t row = begin; row < end; ++row) {
+    const float* x = a.x.Row(row);
+    const float largest = LargestMagnitude(x, a.x.cols);
+    const float inverse = largest > 0.0f ? 32767.0f / largest : 0.0f;
+    std::fill_n(q.Codes(row), q.padded, int16_t{0});
+    std::fill_n(q.Offset(row, 0), q.groups * QuantizedRows::kOffsetLanes, 0);
+    for (size_t g = 0; g < q.groups; ++g) {
+      *q.Offset(row, g) = -8 * EncodeGroup16<kCap>(a, x, inverse, g, q.Codes(row));
+    }
+    q.scales[row] = largest / 32767.0f;
+  }
+}
+
+// sum += x * w over pairs of lanes.
+template <size_t kCap, class V16 = typename Vectors<kCap>::V16,
+          class V32 = typename Vectors<kCap>::V32>
+HWY_INLINE V32 MulAddPairs(V16 x, V16 w, V32 sum) {
+  const typename Vectors<kCap>::D32 d32;
+#if HWY_TARGET == HWY_SCALAR
+  return hn::Set(d32, hn::GetLane(sum) + int32_t{hn::GetLane(x)} * hn::GetLane(w));
+#elif HWY_TARGET == HWY_AVX3_DL
+  // VPDPWSSD: the same integers in one instruction, where Highway 1.0.3 adds in a second one. Its
+  // target has the instruction but not GCC's name for it, hence the assembler.
+  (void)d32;
+  asm("vpdpwssd %2, %1, %0" : "+v"(sum.raw) : "v"(x.raw), "v"(w.raw));
+  return sum;
+#else
+  V32 unused = hn::Zero(d32);
+  return hn::ReorderWidenMulAccumulate(d32, x, w, sum, unused);
+#endif
+}
+
+// Adds the integer products of one group: kX rows of activations at x[i] + k0, kTileW rows of codes
+// at w[j].
+template <size_t kCap, Encoding kEncoding, size_t kX, class V32 = typename Vectors<kCap>::V32>
+HWY_INLINE void SumGroup(const int16_t* const* x, const uint8_t* const* w, size_t k0, size_t group,
+                         V32 (&sum)[kX][kTileW]) {
+  const typename Vectors<kCap>::D16 d16;
+  const hn::Rebind<int8_t, decltype(d16)> d_codes;
+  const hn::Rebind<uint8_t, decltype(d16)> d_pairs;
+  const size_t lanes = hn::Lanes(d16);
+  typename Vectors<kCap>::V16 wv[kTileW];
+  if (kEncoding == Encoding::kInt8) {
+    for (size_t k = k0; k < k0 + group; k += lanes) {
+      for (size_t j = 0; j < kTileW; ++j) {
+        wv[j] = hn::PromoteTo(d16, hn::LoadU(d_codes, reinterpret_cast<const int8_t*>(w[j]) + k));
+        if (kX <= internal::kFewRows) internal::PrefetchAhead(w[0], kTileW * k + j * lanes);
+      }
+      for (size_t i = 0; i < kX; ++i) {
+        const auto xv = hn::LoadU(d16, x[i] + k);
+        for (size_t j = 0; j < kTileW; ++j) sum[i][j] = MulAddPairs<kCap>(xv, wv[j], sum[i][j]);
+      }
+    }
+    return;
+  }
+  const auto low = hn::Set(d16, 15);
+  for (size_t k = k0; k < k0 + group; k += 2 * lanes) {
+    for (size_t j = 0; j < kTileW; ++j) {
+      wv[j] = hn::PromoteTo(d16, hn::LoadU(d_pairs, w[j] + k / 2));
+      if (kX <= internal::kFewRows) internal::PrefetchAhead(w[0], kTileW * k / 2 + j * lanes);
+    }
+    for (size_t i = 0; i < kX; ++i) {
+      const auto x0 = hn::LoadU(d16, x[i] + k);
+      const auto x1 = hn::LoadU(d16, x[i] + k + lanes);
+      for (size_t j = 0; j < kTileW; ++j) {
+        sum[i][j] = MulAddPairs<kCap>(x0, hn::And(wv[j], low), sum[i][j]);
+        sum[i][j] = MulAddPairs<kCap>(x1, hn::template ShiftRight<4>(wv[j]), sum[i][j]);
+      }
+    }
+  }
+}
+
+// kX rows of x times kTileW rows of w; rows of w from `rows_w` on repeat the last one.
+template <size_t kCap, Encoding kEncoding, size_t kX>
+HWY_INLINE void Tile(const LinearArgs& a, const QuantizedRows& q, size_t l, size_t m,
+                     size_t rows_w) {
+  const typename Vectors<kCap>::D32 d32;
+  const typename Vectors<kCap>::DF32 df;
+  const size_t row_bytes = codecs::RowBytes(kEncoding, a.w.cols, a.w.group);
+  const uint8_t* w[kTileW];
+  const core::BFloat16* scale[kTileW];
+  for (size_t j = 0; j < kTileW; ++j) {
+    const size_t row = m + std::min(j, rows_w - 1);
+    w[j] = static_cast<const uint8_t*>(a.w.values.data) + row * row_bytes;
+    scale[j] = a.w.scales.template As<core::BFloat16>() + row * q.groups;
+  }
+  const int16_t* x[kX];
+  for (size_t i = 0; i < kX; ++i) x[i] = q.Codes(l + i);
+  hn::Vec<decltype(df)> total[kX][kTileW];
+  for (size_t i = 0; i < kX; ++i) {
+    for (size_t j = 0; j < kTileW; ++j) total[i][j] = hn::Zero(df);
+  }
+  for (size_t g = 0; g < q.groups; ++g) {
+    hn::Vec<decltype(d32)> sum[kX][kTileW];
+    for (size_t i = 0; i < kX; ++i) {
+      // The offset of INT4 stands in one lane, once for all rows of w.
+      const auto start =
+          kEncoding == Encoding::kInt4 ? hn::LoadU(d32, q.Offset(l + i, g)) : hn::Zero(d32);
+      for (size_t j = 0; j < kTileW; ++j) sum[i][j] = start;
+    }
+    SumGroup<kCap, kEncoding, kX>(x, w, g * a.w.group, a.w.group, sum);
+    for (size_t j = 0; j < kTileW; ++j) {
+      const auto s = hn::Set(df, codecs::Decode(scale[j][g]));
+      for (size_t i = 0; i < kX; ++i) {
+        total[i][j] = hn::MulAdd(hn::ConvertTo(df, sum[i][j]), s, total[i][j]);
+      }
+    }
+  }
+  for (size_t i = 0; i < kX; ++i) {
+    float sums[kTileW];
+    if constexpr (kCap == kLongest) {
+      SumLanes4(df, total[i][0], total[i][1], total[i][2], total[i][3], sums);
+    } else {
+      for (size_t j = 0; j < kTileW; ++j) sums[j] = SumLanes(df, total[i][j]);
+    }
+    for (float& sum : sums) sum *= q.scales[l + i];
+    internal::Finish(a, l + i, m, rows_w, sums);
+  }
+}
+
+// Exact products in f32, for checks and scores: weights are decoded a block of columns at a time.
+void ExactRows(const LinearArgs& a, size_t m_begin, size_t m_end) {
+  const DF d;
+  constexpr size_t kBlock = 512;
+  HWY_ALIGN float w[kBlock];
+  for (size_t m = m_begin; m < m_end; ++m) {
+    for (size_t l = 0; l < a.x.rows; ++l) {
+      VF sum = hn::Zero(d);
+      for (size_t k0 = 0; k0 < a.x.cols; k0 += kBlock) {
+        const size_t count = std::min(kBlock, a.x.cols - k0);
+        codecs::DecodeColumns(a.w, m, k0, {w, count});
+        ForVectors(count, [&](size_t k, size_t n) HWY_ATTR {
+          sum = hn::MulAdd(LoadN(d, w + k, n), LoadN(d, a.x.Row(l) + k0 + k, n), sum);
+        });
+      }
+      const float total = SumLanes(d, sum);
+      internal::Finish(a, l, m, 1, &total);
+    }
+  }
+}
+
+template <size_t kCap, Encoding kEncoding>
+void Rows(const LinearArgs& a, const QuantizedRows& q, size_t m_begin, size_t m_end) {
+  internal::ForTiles(a, kTileX, sizeof(int16_t), m_begin, m_end,
+                     [&](size_t l, size_t rows_x, size_t m, size_t rows_w) HWY_ATTR {
+                       if (rows_x == kTileX) {
+                         Tile<kCap, kEncoding, kTileX>(a, q, l, m, rows_w);
+                       } else {
+                         Tile<kCap, kEncoding, 1>(a, q, l, m, rows_w);
+                       }
+                     });
+}
+
+// INT4 of small groups needs short vectors; everything else takes the longest.
+bool ShortVectors(const LinearArgs& a) {
+  return a.w.encoding == Encoding::kInt4 && a.w.group < codecs::kColumnBlock;
+}
+
+void EncodeActivations(const LinearArgs& a, const QuantizedRows& q, size_t begin, size_t end) {
+  return ShortVectors(a) ? EncodeRows16<16>(a, q, begin, end)
+                         : EncodeRows16<kLongest>(a, q, begin, end);
+}
+
+void QuantizedTask(const LinearArgs& a, const QuantizedRows& q, size_t m_begin, size_t m_end) {
+  if (a.activations == Activations::kF32) return ExactRows(a, m_begin, m_end);
+  if (a.w.encoding == Encoding::kInt8) return Rows<kLongest, Encoding::kInt8>(a, q, m_begin, m_end);
+  if (ShortVectors(a)) return Rows<16, Encoding::kInt4>(a, q, m_begin, m_end);
+  return Rows<kLongest, Encoding::kInt4>(a, q, m_begin, m_end);
+}
+
+}  // namespace HWY_NAMESPACE
+}  // namespace hognose::kernels
+HWY_AFTER_NAMESPACE();
+
+#if HWY_ONCE
+namespace hognose::kernels::internal {
+namespace {
+
+HWY_EXPORT(EncodeActivations);
+HWY_EXPORT(QuantizedTask);
+
+// Carves the activations out of the scratch.
+QuantizedRows Carve(const LinearArgs& a) {
+  QuantizedRows q;
+  q.padded = codecs::PaddedColumns(a.w.cols, a.w.group);
+  q.groups = q.padded / a.w.group;
+  const auto address = reinterpret_cast<uintptr_t>(a.scratch.data);
+  uint8_t* p = a.scratch.data + (64 - address % 64) % 64;
+  q.codes = reinterpret_cast<int16_t*>(p);
+  p += a.x.rows * q.padded * sizeof(int16_t);
+  q.offsets = reinterpret_cast<int32_t*>(p);
+  p += a.x.rows * q.groups * QuantizedRows::kOffsetLanes * sizeof(int32_t);
+  q.scales = reinterpret_cast<float*>(p);
+  HOGNOSE_DCHECK(reinterpret_cast<uint8_t*>(q.scales + a.x.rows) <=
+                 a.scratch.data + a.scratch.size);
+  return q;
+}
+
+}  // namespace
+
+void LinearQuantized(core::Exec& exec, const LinearArgs& args) noexcept {
+  const QuantizedRows q = args.activations == Activations::kInt16 ? Carve(args) : QuantizedRows();
+  constexpr size_t kRowsPerTask = 4;
+  if (args.activations == Activations::kInt16) {
+    exec.pool.Run((args.x.rows + kRowsPerTask - 1) / kRowsPerTask, [&](size_t task) {
+      HWY_DYNAMIC_DISPATCH(EncodeActivations)
+      (args, q, task * kRowsPerTask, std::min(args.x.rows, (task + 1) * kRowsPerTask));
+    });
+  }
+  const size_t rows = args.w.rows;
+  const size_t step = TaskRows(codecs::RowBytes(args.w.encoding, args.w.cols, args.w.group), 1);
+  exec.pool.Run((rows + step - 1) / step, [&](size_t task) {
+    HWY_DYNAMIC_DISPATCH(QuantizedTask)(args, q, task * step, std::min(rows, (task + 1) * step));
+  });
+}
+
+}  // namespace hognose::kernels::internal
+#endif

@@ -103,7 +103,7 @@ core::Result<int> Bench(const BenchOptions& o) {
   HOGNOSE_ASSIGN(const auto model, LoadModel(o.model, o.common, /*tokenizer=*/false));
   HOGNOSE_ASSIGN(auto session, runtime::Session::Create(model, {}));
   const double bandwidth = ReadBandwidth(*model, o.repeats);
-  const size_t state_bytes = session.state().state.bytes();
+  const size_t state_bytes = StateBytes(*model);
   Note(fmt::format("{}, {}, {} threads, weights read at {:.1f} GB/s", core::Cpu().brand,
                    kernels::CurrentTarget(), model->pool->threads(), bandwidth / 1e9));
   if (!o.common.json) {

@@ -93,6 +93,12 @@ core::Result<std::shared_ptr<const runtime::Model>> LoadModel(const std::string&
   return model;
 }
 
+size_t StateBytes(const runtime::Model& model) {
+  size_t floats = 0;
+  for (const auto& s : model.lm.state_shapes()) floats += s.elements();
+  return floats * sizeof(float);
+}
+
 // The descriptor itself is read: /dev/stdin can't be opened where it is a socket or another user's,
 // and would begin a file anew.
 core::Result<std::string> ReadStandardInput() {
@@ -156,7 +162,7 @@ core::Status CheckWritable(const std::string& path) {
     return core::Status::Failed(fmt::format("{}: got a folder, want a file to write", path));
   }
   std::string folder = std::filesystem::path(path).parent_path().string();
-  if (folder.empty()) folder = ".";
+  if (folder.empty()) folder.push_back('.');
   const std::string& place = exists && !S_ISREG(info.st_mode) ? path : folder;
   if (faccessat(AT_FDCWD, place.c_str(), W_OK, AT_EACCESS) == 0) return {};
   return core::Status::Failed(fmt::format("{}: could not write: {}", path, std::strerror(errno)));

@@ -52,6 +52,9 @@ core::Result<std::shared_ptr<const runtime::Model>> LoadModel(const std::string&
                                                               const CommonOptions& options,
                                                               bool tokenizer);
 
+// Bytes that one sequence remembers, as a state file stores them (without the logits).
+size_t StateBytes(const runtime::Model& model);
+
 // All of standard input. After Ctrl-C (see CatchInterrupt) it fails; the caller looks at
 // Interrupted() first.
 core::Result<std::string> ReadStandardInput();

@@ -96,7 +96,7 @@ core::Result<int> InspectModel(const InspectOptions& o, const std::string& path)
       {"tokenizer_entries", vocab_tokens},
       {"parameters", model->parameters()},
       {"weight_bytes", model->weight_bytes()},
-      {"state_bytes", session.state().state.bytes()},
+      {"state_bytes", StateBytes(*model)},
       {"run_bytes", model->weight_bytes() + session.bytes()},
       // Master weights, gradients and two moments in f32; a sequence's activations come on top.
       {"train_bytes", model->parameters() * 16},

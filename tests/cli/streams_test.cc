@@ -155,11 +155,9 @@ TEST(InterruptTest, AfterTheFirstWords) {
 }
 
 TEST(InterruptTest, Json) {
-  // Only the state file tells that the run has begun to speak: there is none here, so the time
-  // does.
-  const TestFolder folder;
   std::string text;
   while (text.size() < 2000000) text += "and on and on ";
+  // The bar tells that the prompt is being fed.
   const auto begun = [](const Outcome& o) { return o.err.find("prompt [") != std::string::npos; };
   const Outcome o = Launch({.args = {"run", kDemo, "-p", "-", "-n", "100000000", "--json"},
                             .input = text,

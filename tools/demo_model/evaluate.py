@@ -76,7 +76,7 @@ def samples(folder, tokenizer, path):
     end = prompt.shape[1]
     out = model.generate(prompt, do_sample=False, max_new_tokens=40, eos_token_id=None)
     ids = out[0, end:].tolist()
-    print(f"greedy: {PROMPT}{tokenizer.decode(ids)!r}")
+    print(f"greedy: {PROMPT + tokenizer.decode(ids)!r}")
     if path:
         record = {"prompt": PROMPT, "prompt_ids": prompt[0].tolist(), "ids": ids}
         record["text"] = tokenizer.decode(ids)
@@ -86,7 +86,8 @@ def samples(folder, tokenizer, path):
         out = model.generate(
             prompt, do_sample=True, temperature=0.8, top_k=0, top_p=0.95, max_new_tokens=120
         )
-        print(f"sampled, seed {seed}: {PROMPT}{tokenizer.decode(out[0, end:].tolist())!r}")
+        text = tokenizer.decode(out[0, end:].tolist())
+        print(f"sampled, seed {seed}: {PROMPT + text!r}")
 
 
 def main():

@@ -14,6 +14,10 @@ std::vector<bool> DrawableTokens(const Model& model, bool ignore_eos) {
   std::vector<bool> drawable = model.sampleable;
   if (ignore_eos) {
     for (const int32_t id : model.eos_ids) drawable[static_cast<size_t>(id)] = false;
+    // A model that can say nothing else may end all the same.
+    if (std::find(drawable.begin(), drawable.end(), true) == drawable.end()) {
+      drawable = model.sampleable;
+    }
   }
   return drawable;
 }
@@ -26,10 +30,10 @@ core::Result<Generation> Generate(Session& session, Sampler& sampler, TextStream
   Generation result;
   while (result.ids.size() < options.max_tokens) {
     // A continuation from the saved state must draw the end of text again.
-    const Sampler::State before = sampler.state();
+    const core::Rng::State before = sampler.rng();
     const int32_t id = sampler.Sample(session.logits());
     if (std::find(eos.begin(), eos.end(), id) != eos.end()) {
-      sampler.Restore(before);
+      sampler.RestoreRng(before);
       result.reason = StopReason::kEos;
       break;
     }

@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <thread>
 
 #include "core/cpu.h"
@@ -20,8 +21,8 @@ core::Status CheckFinite(const Model& model) {
     for (const auto& [name, tensor] : file.tensors()) {
       const auto bad = kernels::FindNonFinite(exec, tensor);
       if (!bad) continue;
-      return core::Status::Failed(fmt::format("{}: {}: element {} is not a finite number",
-                                              model.folder.path, name, *bad));
+      return core::Status::Failed(
+          fmt::format("{}: {}: element {} is not a finite number", file.path(), name, *bad));
     }
   }
   return {};
@@ -29,16 +30,16 @@ core::Status CheckFinite(const Model& model) {
 
 // eos_token_id of generation_config.json, else of config.json: an id, several, or none.
 core::Result<std::vector<int32_t>> ReadEos(const io::ModelFolder& folder, size_t ids) {
-  const bool generation = folder.generation_config &&
-                          folder.generation_config->Find("eos_token_id") != nullptr;
+  const bool generation =
+      folder.generation_config && folder.generation_config->Find("eos_token_id") != nullptr;
   const core::Value& config = generation ? *folder.generation_config : folder.config;
   models::Fields fields(config,
                         folder.path + (generation ? "/generation_config.json" : "/config.json"));
   std::vector<int32_t> eos;
   for (const int64_t id : fields.Ints("eos_token_id")) {
     if (id < 0 || static_cast<size_t>(id) >= ids) {
-      return core::Status::Failed(fmt::format("{}: eos_token_id: got {}, want an id below {}",
-                                              fields.where(), id, ids));
+      return core::Status::Failed(
+          fmt::format("{}: eos_token_id: got {}, want an id below {}", fields.where(), id, ids));
     }
     eos.push_back(static_cast<int32_t>(id));
   }
@@ -49,11 +50,10 @@ core::Result<std::vector<int32_t>> ReadEos(const io::ModelFolder& folder, size_t
 core::Status CheckUnknown(Model& model, bool strict) {
   const auto& unknown = model.lm.unknown_tensors;
   if (unknown.empty()) return {};
-  const std::string message =
-      unknown.size() == 1
-          ? fmt::format("{}: {}: unknown tensor", model.path, unknown[0])
-          : fmt::format("{}: {}: unknown tensor (and {} more)", model.path, unknown[0],
-                        unknown.size() - 1);
+  const std::string message = unknown.size() == 1
+                                  ? fmt::format("{}: {}: unknown tensor", model.path, unknown[0])
+                                  : fmt::format("{}: {}: unknown tensor (and {} more)", model.path,
+                                                unknown[0], unknown.size() - 1);
   if (strict) return core::Status::Failed(message + ", want none");
   model.warnings.push_back(message + ", not used");
   return {};
@@ -71,6 +71,14 @@ std::vector<bool> Sampleable(const Model& model) {
 std::string WeightsName(const io::ModelFolder& folder) {
   return folder.files.size() == 1 ? folder.files[0].path()
                                   : folder.path + "/model.safetensors.index.json";
+}
+
+core::Status CheckSampleable(const Model& model) {
+  if (std::find(model.sampleable.begin(), model.sampleable.end(), true) != model.sampleable.end()) {
+    return {};
+  }
+  return core::Status::Failed(fmt::format("{}: got no token with an id below {}, want some",
+                                          model.folder.tokenizer_path, model.lm.vocab));
 }
 
 core::Status LoadWeights(Model& model, bool strict) {
@@ -108,6 +116,7 @@ core::Result<std::shared_ptr<const Model>> Model::Load(const std::string& path,
   HOGNOSE_TRY(LoadParts(*model, options));
   HOGNOSE_ASSIGN(model->eos_ids, ReadEos(model->folder, model->lm.logits_size()));
   model->sampleable = Sampleable(*model);
+  HOGNOSE_TRY(CheckSampleable(*model));
   return std::shared_ptr<const Model>(std::move(model));
 }
 

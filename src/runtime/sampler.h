@@ -40,6 +40,10 @@ class Sampler {
   // Tells the penalty of a token (of the prompt, or drawn).
   void Accept(int32_t id);
 
+  // The part of the state that a draw changes.
+  const core::Rng::State& rng() const { return rng_.state(); }
+  void RestoreRng(const core::Rng::State& state) { rng_ = core::Rng(state); }
+
   State state() const;
   void Restore(const State& state);
 

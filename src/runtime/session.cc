@@ -81,14 +81,19 @@ core::Status Session::Score(std::span<const int32_t> ids, RowSink sink) {
     const size_t count = std::min(piece_, ids.size() - begin);
     model_->lm.Forward(workspace_, ids.subspan(begin, count), state_.state);
     state_.position += count;
-    for (size_t row = 0; row < count; row += kScoreRows) {
+    bool more = true;
+    for (size_t row = 0; more && row < count; row += kScoreRows) {
       const core::Mat<float> out = {rows.data(), std::min(kScoreRows, count - row), v, v};
       model_->lm.Logits(workspace_, row, out);
       std::copy_n(out.Row(out.rows - 1), out.cols, state_.logits.data());
-      for (size_t i = 0; i < out.rows; ++i) {
-        if (!sink(begin + row + i, {out.Row(i), out.cols})) return {};
+      for (size_t i = 0; more && i < out.rows; ++i) {
+        more = sink(begin + row + i, {out.Row(i), out.cols});
       }
     }
+    if (more) continue;
+    // The state has seen the whole piece, so the logits must too.
+    model_->lm.Logits(workspace_, count - 1, {state_.logits.data(), 1, v, v});
+    break;
   }
   return {};
 }
@@ -101,6 +106,7 @@ std::span<const float> Session::logits() const {
 void Session::Reset() {
   state_.state.Clear();
   state_.position = 0;
+  std::fill(state_.logits.begin(), state_.logits.end(), 0.0f);  // a state file holds them
 }
 
 core::Result<SessionState> Session::NewState() const {

@@ -45,7 +45,8 @@ class Session {
   core::Status Prefill(std::span<const int32_t> ids, Progress progress);
   core::Status Step(int32_t id) { return Prefill({&id, 1}); }
 
-  // Prefill that hands out the logits of every token: row i after ids[i].
+  // Prefill that hands out the logits of every token: row i after ids[i]. A sink that returns false
+  // stops it at the end of the piece: position() says how many tokens were fed.
   using RowSink = core::FunctionRef<bool(size_t row, std::span<const float> logits)>;
   core::Status Score(std::span<const int32_t> ids, RowSink sink);
 

@@ -4,6 +4,7 @@
 
 #include <charconv>
 #include <cstring>
+#include <deque>
 
 #include "io/safetensors.h"
 #include "runtime/hash.h"
@@ -72,7 +73,7 @@ core::TensorView View(const float* data, const std::vector<size_t>& shape) {
 
 // The tensors of a session in the field's layout, with the memory that they point into.
 struct Exported {
-  std::vector<std::vector<float>> memory;
+  std::deque<std::vector<float>> memory;  // a deque: references into it stay valid as it grows
   std::vector<Named> tensors;
 };
 
@@ -124,8 +125,8 @@ core::Status CheckBytes(std::span<const uint8_t> bytes, const std::string& where
   hasher.Add(all.substr(header.size()));
   const std::string computed = hasher.Hex();
   if (stored == computed) return {};
-  return core::Status::Failed(
-      fmt::format("{}: checksum: got {}, want {}: the state file is damaged", where, computed, stored));
+  return core::Status::Failed(fmt::format(
+      "{}: checksum: got {}, want {}: the state file is damaged", where, computed, stored));
 }
 
 core::Result<std::string> Field(const io::Metadata& metadata, std::string_view key,
@@ -144,7 +145,6 @@ core::Status Want(const std::string& got, std::string_view want, std::string_vie
 }
 
 struct Opened {
-  io::MappedFile file;
   io::SafetensorsFile tensors;
   uint64_t position = 0;
 };
@@ -160,15 +160,11 @@ core::Result<Opened> Check(std::span<const uint8_t> bytes, const std::string& wh
   HOGNOSE_TRY(CheckBytes(bytes, where));
   HOGNOSE_ASSIGN(const std::string position, Field(metadata, "position", where));
   const auto number = ParseNumbers<uint64_t>(position);
-  if (!number || number->size() != 1) return Damaged(where, "position");
+  // The sum with what is fed later must not wrap around.
+  if (!number || number->size() != 1 || number->front() > INT64_MAX) {
+    return Damaged(where, "position");
+  }
   opened.position = number->front();
-  return opened;
-}
-
-core::Result<Opened> Open(const std::string& path) {
-  HOGNOSE_ASSIGN(io::MappedFile file, io::MappedFile::Open(path));
-  HOGNOSE_ASSIGN(Opened opened, Check(file.bytes(), path));
-  opened.file = std::move(file);
   return opened;
 }
 
@@ -191,13 +187,13 @@ core::Result<const float*> Values(const Opened& opened, const std::string& name,
 core::Status ReadTensors(const Opened& opened, const std::string& path, SessionState* state) {
   const size_t want = 2 * state->state.layers() + 1;
   if (opened.tensors.tensors().size() != want) {
-    return core::Status::Failed(fmt::format("{}: got {} tensors, want {}", path,
-                                            opened.tensors.tensors().size(), want));
+    return core::Status::Failed(
+        fmt::format("{}: got {} tensors, want {}", path, opened.tensors.tensors().size(), want));
   }
   for (size_t i = 0; i < state->state.layers(); ++i) {
     const nn::StateShape& s = state->state.shape(i);
-    HOGNOSE_ASSIGN(const float* conv, Values(opened, fmt::format("layers.{}.conv", i),
-                                             {s.channels, s.taps}, path));
+    HOGNOSE_ASSIGN(const float* conv,
+                   Values(opened, fmt::format("layers.{}.conv", i), {s.channels, s.taps}, path));
     HOGNOSE_ASSIGN(const float* ssm,
                    Values(opened, fmt::format("layers.{}.ssm", i), SsmShape(s), path));
     nn::ImportState(s, conv, ssm, state->state.layer(i));
@@ -255,14 +251,20 @@ core::Status WriteState(const std::string& path, const Session& session,
 }
 
 core::Result<SavedState> ReadState(const std::string& path, const Session& session) {
-  HOGNOSE_ASSIGN(const Opened opened, Open(path));
+  HOGNOSE_ASSIGN(const io::MappedFile file, io::MappedFile::Open(path));
+  return ReadState(file.bytes(), path, session);
+}
+
+core::Result<SavedState> ReadState(std::span<const uint8_t> bytes, const std::string& path,
+                                   const Session& session) {
+  HOGNOSE_ASSIGN(const Opened opened, Check(bytes, path));
   const io::Metadata& metadata = opened.tensors.metadata();
   HOGNOSE_ASSIGN(const std::string model, Field(metadata, "model", path));
   HOGNOSE_TRY(Want(model, session.model().Digest(), "model", path));
   SavedState saved;
   HOGNOSE_ASSIGN(saved.session, session.NewState());
   HOGNOSE_TRY(ReadTensors(opened, path, &saved.session));
-  HOGNOSE_ASSIGN(saved.sampler, ReadSampler(metadata, path, session.model().lm.logits_size()));
+  HOGNOSE_ASSIGN(saved.sampler, ReadSampler(metadata, path, session.model().lm.input_ids()));
   HOGNOSE_ASSIGN(const std::string hex, Field(metadata, "text", path));
   const auto text = FromHex(hex);
   if (!text) return Damaged(path, "text");

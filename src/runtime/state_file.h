@@ -26,6 +26,9 @@ core::Status WriteState(const std::string& path, const Session& session,
                         const Sampler::State& sampler, const std::string& text);
 
 core::Result<SavedState> ReadState(const std::string& path, const Session& session);
+// The same over bytes in memory (tests, fuzzing); `where` begins messages.
+core::Result<SavedState> ReadState(std::span<const uint8_t> bytes, const std::string& where,
+                                   const Session& session);
 
 // What a state file says of itself, without a model (`inspect`); the checksum is verified.
 struct StateSummary {
@@ -38,6 +41,5 @@ core::Result<StateSummary> InspectState(const std::string& path);
 
 // The same over bytes in memory (fuzzing).
 core::Result<StateSummary> ParseState(std::span<const uint8_t> bytes, const std::string& where);
-
 
 }  // namespace hognose::runtime

@@ -12,12 +12,19 @@ TextStream::TextStream(const io::Tokenizer& tokenizer, std::vector<std::string> 
 }
 
 std::string TextStream::Release() {
-  // The earliest stop text inside what is held ends everything.
-  size_t end = std::string::npos;
-  for (const auto& stop : stops_) end = std::min(end, held_.find(stop));
-  if (end != std::string::npos) {
+  // The stop text that is complete first ends everything (the longest of several that end there),
+  // so that it doesn't matter how the text is split into tokens.
+  size_t begin = std::string::npos, end = std::string::npos;
+  for (const auto& stop : stops_) {
+    const size_t at = held_.find(stop);
+    if (at == std::string::npos || std::pair(at + stop.size(), at) >= std::pair(end, begin))
+      continue;
+    begin = at;
+    end = at + stop.size();
+  }
+  if (begin != std::string::npos) {
     stopped_ = true;
-    std::string text = held_.substr(0, end);
+    std::string text = held_.substr(0, begin);
     held_.clear();
     return text;
   }

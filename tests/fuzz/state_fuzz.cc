@@ -60,7 +60,7 @@ bool Patch(std::string_view key, std::string_view digits, std::string* text) {
   return true;
 }
 
-// A right header length and checksum and this model's digest, since no mutation keeps them.
+// A right header length and checksum, since no mutation keeps them.
 bool Seal(std::string* text) {
   const std::string_view checksum = "\"checksum\":\"";
   // The body follows the last brace and the spaces that pad the header.

@@ -76,7 +76,7 @@ core::Value ToJson(const runtime::Model& model, const Row& row, size_t state_byt
       {"tokens", row.tokens},
       {"batch", 1},
       {"threads", model.pool->threads()},
-      {"dtype", core::Name(model.lm.embedding.dtype)},
+      {"dtype", codecs::Name(model.lm.embedding)},
       {"tokens_per_second", static_cast<double>(row.tokens) / row.seconds},
       {"seconds", row.seconds},
       {"weight_bytes", PassBytes(model)},

@@ -84,11 +84,17 @@ core::Result<std::string> ModelPath(const std::string& path) {
 
 core::Result<std::shared_ptr<const runtime::Model>> LoadModel(const std::string& path,
                                                               const CommonOptions& options,
-                                                              bool tokenizer) {
+                                                              bool tokenizer,
+                                                              const std::string& quantize) {
   HOGNOSE_ASSIGN(const std::string folder, ModelPath(path));
-  HOGNOSE_ASSIGN(auto model, runtime::Model::Load(folder, {.threads = options.threads.value_or(0),
-                                                           .strict = options.strict,
-                                                           .tokenizer = tokenizer}));
+  runtime::LoadOptions load = {.threads = options.threads.value_or(0),
+                               .strict = options.strict,
+                               .tokenizer = tokenizer};
+  if (!quantize.empty()) {
+    const bool int8 = quantize == "int8";
+    load.quantize = {int8 ? codecs::Encoding::kInt8 : codecs::Encoding::kInt4};
+  }
+  HOGNOSE_ASSIGN(auto model, runtime::Model::Load(folder, load));
   for (const auto& warning : model->warnings) Note(warning);
   return model;
 }

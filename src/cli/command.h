@@ -42,15 +42,17 @@ using Runner = std::function<core::Result<int>()>;
 Runner AddRun(CLI::App& app);
 Runner AddScore(CLI::App& app);
 Runner AddTokenize(CLI::App& app);
+Runner AddQuantize(CLI::App& app);
 Runner AddInspect(CLI::App& app);
 Runner AddBench(CLI::App& app);
 
 // `path`, or the bundled model when it is empty.
 core::Result<std::string> ModelPath(const std::string& path);
-// Loads, and prints the model's warnings on standard error.
+// Loads, and prints the model's warnings on standard error. `quantize`: "int8", "int4" or "".
 core::Result<std::shared_ptr<const runtime::Model>> LoadModel(const std::string& path,
                                                               const CommonOptions& options,
-                                                              bool tokenizer);
+                                                              bool tokenizer,
+                                                              const std::string& quantize = "");
 
 // Bytes that one sequence remembers, as a state file stores them (without the logits).
 size_t StateBytes(const runtime::Model& model);

@@ -26,6 +26,7 @@ constexpr Subcommand kSubcommands[] = {
     {"run", "Continue a text", AddRun},
     {"score", "Perplexity and logits of a given text", AddScore},
     {"tokenize", "Text on standard input to token ids, or back", AddTokenize},
+    {"quantize", "A checkpoint whose matrices take fewer bytes", AddQuantize},
     {"inspect", "What a model folder or a state file holds", AddInspect},
     {"bench", "Speed of prompt and generation", AddBench},
 };

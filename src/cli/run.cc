@@ -24,6 +24,7 @@ struct RunOptions {
   std::vector<std::string> stops;
   bool ignore_eos = false;
   bool echo = false;
+  std::string quantize;
   std::string state_in;
   std::string state_out;
 };
@@ -46,6 +47,7 @@ void AddOptions(CLI::App& app, RunOptions& o) {
              "Same seed, same text (default: a new one each run)");
   AddTexts(app, "--stop", &o.stops, "End before this text; may be given several times");
   AddFlag(app, "--ignore-eos", &o.ignore_eos, "Never draw the end of text");
+  AddChoice(app, "--quantize", &o.quantize, {"int8", "int4"}, "Re-encode the weights in memory");
   AddFlag(app, "--echo", &o.echo, "Print the prompt too");
   AddPath(app, "--state-in", &o.state_in, "Continue from this state file");
   AddPath(app, "--state-out", &o.state_out, "Write the state of all printed text to this file");
@@ -192,7 +194,7 @@ core::Result<int> Run(const RunOptions& o) {
   if (Interrupted()) return kExitInterrupted;
   HOGNOSE_TRY(prompt.status());
   if (!o.state_out.empty()) HOGNOSE_TRY(CheckWritable(o.state_out));
-  HOGNOSE_ASSIGN(const auto model, LoadModel(o.model, o.common, /*tokenizer=*/true));
+  HOGNOSE_ASSIGN(const auto model, LoadModel(o.model, o.common, /*tokenizer=*/true, o.quantize));
   if (!model->tokenizer) {
     return core::Status::Failed(
         fmt::format("{}/tokenizer.json: got no such file, run needs a tokenizer", model->path));

@@ -11,6 +11,7 @@
 
 #include <cstdint>
 #include <span>
+#include <string_view>
 
 #include "core/tensor.h"
 
@@ -37,6 +38,12 @@ struct WeightMatrix {
 
   size_t bytes() const { return values.bytes() + scales.bytes() * (encoding != Encoding::kPlain); }
 };
+
+// "bf16", "int8", ...
+constexpr std::string_view Name(const WeightMatrix& w) {
+  if (w.encoding == Encoding::kPlain) return core::Name(w.values.dtype);
+  return w.encoding == Encoding::kInt8 ? "int8" : "int4";
+}
 
 // K rounded up as stored.
 constexpr size_t PaddedColumns(size_t cols, size_t group) {

@@ -2,7 +2,6 @@
 
 #include <algorithm>
 
-#include "codecs/decode.h"
 #include "kernels/rms_norm/rms_norm.h"
 
 namespace hognose::models {
@@ -22,11 +21,14 @@ core::Result<Workspace> LanguageModel::NewWorkspace(const core::Exec& exec, size
     scratch = std::max(scratch, measure.used());
     max_cols = std::max(max_cols, block.mixer->max_cols());
   }
-  Workspace ws{.ctx = {.exec = exec, .exact = exact, .scratch = {}, .x_bf16 = {}}, .h = {}, .u = {}, .memory = {}};
+  Workspace ws{.ctx = {.exec = exec, .exact = exact, .scratch = {}, .x_scratch = {}},
+               .h = {},
+               .u = {},
+               .memory = {}};
   const auto carve = [&](core::Arena& arena) {
     ws.h = arena.NewMat<float>(max_rows, width());
     ws.u = arena.NewMat<float>(max_rows, width());
-    ws.ctx.x_bf16 = arena.NewVec<core::BFloat16>(kernels::LinearScratch(max_rows, max_cols));
+    ws.ctx.x_scratch = arena.NewVec<uint8_t>(kernels::LinearScratch(max_rows, max_cols));
   };
   core::Arena measure;
   carve(measure);
@@ -42,7 +44,7 @@ void LanguageModel::Forward(Workspace& ws, std::span<const int32_t> ids, nn::Sta
   const core::Mat<float> h = ws.h.Rows(0, ids.size());
   const core::Mat<float> u = ws.u.Rows(0, ids.size());
   for (size_t l = 0; l < ids.size(); ++l) {
-    codecs::Decode(embedding, static_cast<size_t>(ids[l]) * width(), {h.Row(l), width()});
+    codecs::DecodeRow(embedding, static_cast<size_t>(ids[l]), {h.Row(l), width()});
   }
   for (size_t i = 0; i < blocks.size(); ++i) {
     kernels::RmsNorm(ws.ctx.exec,
@@ -53,11 +55,9 @@ void LanguageModel::Forward(Workspace& ws, std::span<const int32_t> ids, nn::Sta
 
 void LanguageModel::Logits(Workspace& ws, size_t begin, core::Mat<float> out) const {
   const core::Mat<float> u = ws.u.Rows(0, out.rows);
-  kernels::RmsNorm(ws.ctx.exec, {.x = ws.h.Rows(begin, out.rows),
-                                 .w = norm_f,
-                                 .y = u,
-                                 .group = width(),
-                                 .eps = norm_eps});
+  kernels::RmsNorm(
+      ws.ctx.exec,
+      {.x = ws.h.Rows(begin, out.rows), .w = norm_f, .y = u, .group = width(), .eps = norm_eps});
   head.Forward(ws.ctx, u, out);
 }
 

@@ -32,27 +32,27 @@ struct Workspace {
 };
 
 struct LanguageModel {
-  std::string architecture;       // "mamba2"
-  core::TensorView embedding;     // [V', D]
+  std::string architecture;    // "mamba2"
+  codecs::WeightMatrix embedding;  // [V', D]
   std::vector<Block> blocks;
   core::Vec<const float> norm_f;  // [D]
   float norm_eps = 1e-5f;
-  nn::Linear head;                // [V, D]; the embedding itself when tied
+  nn::Linear head;  // [V, D]; the embedding itself when tied
   bool tied = false;
-  size_t vocab = 0;               // ids from here on are padding
+  size_t vocab = 0;  // ids from here on are padding
   FloatStore floats;
   std::vector<std::string> unknown_tensors;
 
-  size_t width() const { return embedding.shape[1]; }
+  size_t width() const { return embedding.cols; }
   size_t logits_size() const { return head.rows(); }
-  size_t input_ids() const { return embedding.shape[0]; }
+  size_t input_ids() const { return embedding.rows; }
   std::vector<nn::StateShape> state_shapes() const;
 
   // `exact`: every product in f32.
   core::Result<Workspace> NewWorkspace(const core::Exec& exec, size_t max_rows, bool exact) const;
 
-  // Runs ids [L] (1 <= L <= max_rows, all below input_ids()) through all blocks; leaves the residual
-  // stream in ws.h and moves the state on. Allocates nothing.
+  // Runs ids [L] (1 <= L <= max_rows, all below input_ids()) through all blocks; leaves the
+  // residual stream in ws.h and moves the state on. Allocates nothing.
   void Forward(Workspace& ws, std::span<const int32_t> ids, nn::State& state) const;
   // out [rows, V] = the head's logits of rows [begin, begin + rows) of the last Forward.
   void Logits(Workspace& ws, size_t begin, core::Mat<float> out) const;

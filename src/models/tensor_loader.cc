@@ -35,8 +35,58 @@ bool TensorLoader::HasLayerFrom(const std::string& prefix, size_t first) const {
 
 core::Result<core::TensorView> TensorLoader::Find(const std::string& name) const {
   const auto it = tensors_.find(name);
-  if (it != tensors_.end()) return it->second;
-  return core::Status::Failed(fmt::format("{}: {}: the tensor is missing", where_, name));
+  if (it == tensors_.end()) {
+    return core::Status::Failed(fmt::format("{}: {}: the tensor is missing", where_, name));
+  }
+  core::TensorView tensor = it->second;
+  const auto shape = tensors_.find(name + ".shape");
+  if (shape == tensors_.end()) return tensor;
+  const core::TensorView& stored = shape->second;
+  const auto* sizes = static_cast<const int64_t*>(stored.data);
+  constexpr int64_t kMax = int64_t{1} << 31;  // as sizes in the configuration
+  if (tensor.rank != 2 || stored.dtype != core::DType::kI64 || stored.elements() != 2 ||
+      sizes[0] < 1 || sizes[0] > kMax || sizes[1] < 1 || sizes[1] > kMax) {
+    return core::Status::Failed(fmt::format("{}: {}.shape: got {}, want two sizes of a matrix",
+                                            where_, name, core::ToString(stored)));
+  }
+  tensor.shape = {static_cast<size_t>(sizes[0]), static_cast<size_t>(sizes[1])};
+  return tensor;
+}
+
+core::Result<codecs::WeightMatrix> TensorLoader::Matrix(const std::string& name,
+                                                        const core::TensorView& tensor) {
+  using codecs::Encoding;
+  const bool int8 = tensor.dtype == core::DType::kI8;
+  if (IsFloat(tensor.dtype)) return codecs::WeightMatrix(tensor);
+  const bool codes = int8 || tensor.dtype == core::DType::kU8;
+  if (!codes || !Has(name + ".shape")) {
+    return core::Status::Failed(fmt::format(
+        "{}: {}: got {}{}, want f32, bf16 or f16 (or i8 or u8 codes with {}.shape and .scales)",
+        where_, name, core::Name(tensor.dtype), codes ? " alone" : "", name));
+  }
+  HOGNOSE_ASSIGN(const core::TensorView scales, Find(name + ".scales"));
+  codecs::WeightMatrix w;
+  w.encoding = int8 ? Encoding::kInt8 : Encoding::kInt4;
+  w.rows = tensor.shape[0];
+  w.cols = tensor.shape[1];
+  w.values = tensors_.find(name)->second;
+  w.scales = scales;
+  const size_t groups = scales.rank == 2 ? scales.shape[1] : 0;
+  for (const size_t group : {codecs::kMinGroup, codecs::kColumnBlock, codecs::kMaxGroup}) {
+    const bool same = codecs::PaddedColumns(w.cols, group) == groups * group &&
+                      w.values.shape[1] == codecs::RowBytes(w.encoding, w.cols, group);
+    if (same) w.group = group;
+  }
+  const bool fits = w.group != 0 && scales.dtype == core::DType::kBF16 &&
+                    scales.shape[0] == w.rows && w.values.shape[0] == w.rows;
+  if (!fits) {
+    return core::Status::Failed(fmt::format(
+        "{}: {}: got {} with scales {}, want {} rows of codes and of bf16 scales for {} columns",
+        where_, name, core::ToString(w.values), core::ToString(scales), w.rows, w.cols));
+  }
+  used_.insert(name + ".scales");
+  used_.insert(name + ".shape");
+  return w;
 }
 
 core::Status TensorLoader::Bind(const std::string& prefix, std::span<const TensorRow> rows) {
@@ -60,13 +110,13 @@ core::Status TensorLoader::BindRow(const std::string& name, const TensorRow& row
     return core::Status::Failed(fmt::format("{}: {}: got {}, want no dimension of 0", where_, name,
                                             core::ToString(tensor)));
   }
+  if (auto* const* matrix = std::get_if<codecs::WeightMatrix*>(&row.target)) {
+    HOGNOSE_ASSIGN(**matrix, Matrix(name, tensor));
+    return {};
+  }
   if (!IsFloat(tensor.dtype)) {
     return core::Status::Failed(fmt::format("{}: {}: got {}, want f32, bf16 or f16", where_, name,
                                             core::Name(tensor.dtype)));
-  }
-  if (auto* const* matrix = std::get_if<core::TensorView*>(&row.target)) {
-    **matrix = tensor;
-    return {};
   }
   const core::Vec<float> floats = floats_.New(tensor.elements());
   codecs::Decode(tensor, 0, floats.span());

@@ -11,6 +11,7 @@
 #include <variant>
 #include <vector>
 
+#include "codecs/quantized.h"
 #include "core/status.h"
 #include "core/tensor.h"
 
@@ -34,7 +35,7 @@ class FloatStore {
 struct TensorRow {
   std::string_view name;
   std::vector<size_t> shape;
-  std::variant<core::TensorView*, core::Vec<const float>*> target;
+  std::variant<codecs::WeightMatrix*, core::Vec<const float>*> target;
   bool required = true;
 };
 
@@ -47,7 +48,8 @@ class TensorLoader {
   bool Has(std::string_view name) const { return tensors_.contains(name); }
   // Whether some tensor is called "<prefix>layers.N..." with N >= first.
   bool HasLayerFrom(const std::string& prefix, size_t first) const;
-  // The tensor, or an error that says that it is missing.
+  // The tensor, or an error that says that it is missing. A quantised matrix (runtime/quantize.h
+  // has its three tensors) comes with the shape that it stands for.
   core::Result<core::TensorView> Find(const std::string& name) const;
   // Binds every row of a table; names are prefixed.
   core::Status Bind(const std::string& prefix, std::span<const TensorRow> rows);
@@ -62,6 +64,9 @@ class TensorLoader {
 
  private:
   core::Status BindRow(const std::string& name, const TensorRow& row);
+  // The stored matrix, plain or quantised, `tensor` being what Find gave.
+  core::Result<codecs::WeightMatrix> Matrix(const std::string& name,
+                                            const core::TensorView& tensor);
 
   const core::TensorMap& tensors_;
   FloatStore& floats_;

@@ -17,11 +17,11 @@ struct Context {
 };
 
 struct Linear {
-  core::TensorView w;            // [M, K]
+  codecs::WeightMatrix w;        // [M, K]
   core::Vec<const float> bias;   // [M] or empty
 
-  size_t rows() const { return w.shape[0]; }
-  size_t cols() const { return w.shape[1]; }
+  size_t rows() const { return w.rows; }
+  size_t cols() const { return w.cols; }
 
   // y [L, M] = x [L, K] w^T + bias; with `accumulate` it is added to y.
   void Forward(Context& ctx, core::Mat<const float> x, core::Mat<float> y,

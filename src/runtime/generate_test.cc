@@ -48,7 +48,7 @@ class Generates : public ::testing::Test {
   Made OneRun(const SamplerOptions& options, const std::vector<std::string>& stops,
               const std::vector<bool>& drawable) {
     Made made;
-    Session session = NewSession(model_);
+    Session session = NewSession(model_, {.piece = 16});
     Sampler sampler(options, drawable, 7);
     TextStream text(*model_->tokenizer, stops);
     const auto prompt = Prompt("Once upon a time");
@@ -64,7 +64,7 @@ class Generates : public ::testing::Test {
                const std::vector<bool>& drawable, size_t split, const std::string& path) {
     Made made;
     {
-      Session session = NewSession(model_);
+      Session session = NewSession(model_, {.piece = 16});
       Sampler sampler(options, drawable, 7);
       TextStream text(*model_->tokenizer, stops);
       const auto prompt = Prompt("Once upon a time");
@@ -75,7 +75,7 @@ class Generates : public ::testing::Test {
       EXPECT_TRUE(written.ok()) << written.message();
     }
     if (made.reason == StopReason::kStop) return made;
-    Session session = NewSession(model_);
+    Session session = NewSession(model_, {.piece = 16});
     auto saved = ReadState(path, session);
     EXPECT_TRUE(saved.ok()) << saved.status().message();
     session.Restore(saved->session);
@@ -114,7 +114,7 @@ TEST_F(Generates, AContinuationEqualsOneRunAtEverySplit) {
 // The state with its logits is enough: regenerating feeds no token (fault C2).
 TEST_F(Generates, ARestoredStateDrawsAtOnce) {
   const auto drawable = DrawableTokens(*model_, true);
-  Session session = NewSession(model_);
+  Session session = NewSession(model_, {.piece = 16});
   ASSERT_TRUE(session.Prefill(Prompt("The little dog")).ok());
   auto saved = session.NewState();
   ASSERT_TRUE(saved.ok());
@@ -137,7 +137,7 @@ TEST_F(Generates, EndsAtTheEndOfText) {
   // A sampler that can draw nothing else.
   std::vector<bool> only_eos(all.size(), false);
   only_eos[static_cast<size_t>(eos)] = true;
-  Session session = NewSession(model_);
+  Session session = NewSession(model_, {.piece = 16});
   ASSERT_TRUE(session.Prefill(Prompt("Once")).ok());
   const uint64_t position = session.position();
   Sampler sampler({}, only_eos, 1);
@@ -156,7 +156,7 @@ TEST_F(Generates, EndsAtTheEndOfText) {
 TEST_F(Generates, StopsWhenTheSinkSaysSo) {
   const auto drawable = DrawableTokens(*model_, true);
   for (const bool feed_last : {false, true}) {
-    Session session = NewSession(model_);
+    Session session = NewSession(model_, {.piece = 16});
     ASSERT_TRUE(session.Prefill(Prompt("Once upon a time")).ok());
     const uint64_t position = session.position();
     Sampler sampler({}, drawable, 1);
@@ -174,7 +174,7 @@ TEST_F(Generates, StopsWhenTheSinkSaysSo) {
 
 TEST_F(Generates, NothingIsDrawnForNoTokens) {
   const auto drawable = DrawableTokens(*model_, true);
-  Session session = NewSession(model_);
+  Session session = NewSession(model_, {.piece = 16});
   ASSERT_TRUE(session.Prefill(Prompt("Once")).ok());
   Sampler sampler({}, drawable, 1);
   TextStream text(*model_->tokenizer, {});

@@ -81,12 +81,19 @@ core::Status CheckSampleable(const Model& model) {
                                           model.folder.tokenizer_path, model.lm.vocab));
 }
 
-core::Status LoadWeights(Model& model, bool strict) {
+core::Status LoadWeights(Model& model, const LoadOptions& options) {
+  const std::string weights = WeightsName(model.folder);
+  if (options.quantize) {
+    HOGNOSE_TRY(CheckFinite(model));  // before NaN becomes an integer
+    HOGNOSE_ASSIGN(model.quantized,
+                   Quantize(model.exec(), model.folder.tensors, *options.quantize, weights));
+    model.folder.tensors = model.quantized.tensors;
+  }
   const models::Checkpoint checkpoint = {model.folder.config, model.folder.path + "/config.json",
-                                         model.folder.tensors, WeightsName(model.folder)};
+                                         model.folder.tensors, weights};
   HOGNOSE_ASSIGN(model.lm, models::Build(checkpoint));
-  HOGNOSE_TRY(CheckUnknown(model, strict));
-  return CheckFinite(model);
+  HOGNOSE_TRY(CheckUnknown(model, options.strict));
+  return options.quantize ? core::Status() : CheckFinite(model);
 }
 
 // The tokenizer is read beside the weights' check: both take about as long.
@@ -96,7 +103,7 @@ core::Status LoadParts(Model& model, const LoadOptions& options) {
   if (options.tokenizer && !model.folder.tokenizer_path.empty()) {
     reader = std::thread([&] { tokenizer = io::Tokenizer::Load(model.folder.tokenizer_path); });
   }
-  const core::Status status = LoadWeights(model, options.strict);
+  const core::Status status = LoadWeights(model, options);
   if (reader.joinable()) reader.join();
   HOGNOSE_TRY(status);
   if (!tokenizer) return {};
@@ -122,7 +129,17 @@ core::Result<std::shared_ptr<const Model>> Model::Load(const std::string& path,
 
 size_t Model::parameters() const {
   size_t sum = 0;
-  for (const auto& [name, tensor] : folder.tensors) sum += tensor.elements();
+  for (const auto& [name, tensor] : folder.tensors) {
+    const bool beside = name.ends_with(".scales") || name.ends_with(".shape");
+    if (beside && folder.tensors.contains(name.substr(0, name.rfind('.')))) continue;
+    const auto shape = folder.tensors.find(name + ".shape");
+    if (shape == folder.tensors.end()) {
+      sum += tensor.elements();
+    } else {
+      const auto* sizes = static_cast<const int64_t*>(shape->second.data);
+      sum += static_cast<size_t>(sizes[0] * sizes[1]);
+    }
+  }
   return sum;
 }
 

@@ -13,6 +13,7 @@
 #include "io/model_folder.h"
 #include "io/tokenizer/tokenizer.h"
 #include "models/language_model.h"
+#include "runtime/quantize.h"
 
 namespace hognose::runtime {
 
@@ -20,17 +21,20 @@ struct LoadOptions {
   size_t threads = 0;   // 0: one a physical core
   bool strict = false;  // unknown tensors are an error
   bool tokenizer = true;
+  std::optional<QuantizeOptions> quantize = {};  // re-encode the matrices in memory
 };
 
-// Immutable after Load and shared by its sessions, which may live on different threads: each call that
-// computes takes `compute`, since the pool has one caller at a time.
+// Immutable after Load and shared by its sessions, which may live on different threads: each call
+// that computes takes `compute`, since the pool has one caller at a time.
 struct Model {
   std::string path;
-  io::ModelFolder folder;
+  io::ModelFolder folder;      // its tensors are the ones in use, quantised on request
+  QuantizedTensors quantized;  // owns what `folder.tensors` then points to
   models::LanguageModel lm;
   std::optional<io::Tokenizer> tokenizer;  // absent if the folder has no tokenizer.json
   std::vector<int32_t> eos_ids;            // from generation_config.json, else config.json
-  // sampleable[id]: a token that text can have; padding rows and holes are not. Size lm.logits_size().
+  // sampleable[id]: a token that text can have; padding rows and holes are not. Size
+  // lm.logits_size().
   std::vector<bool> sampleable;
   std::vector<std::string> warnings;
   std::unique_ptr<core::ThreadPool> pool;

@@ -19,7 +19,7 @@ struct Outcome {
 
 struct Request {
   std::string program = HOGNOSE_EXECUTABLE;
-  std::vector<std::string> args;
+  std::vector<std::string> args = {};
   std::string folder = {};  // working folder; empty: ours
   // NAME=VALUE in place of ours; nothing of LANG and the like comes in by itself.
   std::vector<std::string> environment = {};

@@ -105,7 +105,7 @@ class NoFileTest : public ::testing::Test {
 
 TEST_F(NoFileTest, TheDiskIsFull) {
   for (const auto& args : {state_args_, logits_args_}) {
-    for (const std::string path : {old_, folder_ / "out/new"}) {
+    for (const std::string& path : {old_, folder_ / "out/new"}) {
       Check(args, path, {.max_file_bytes = 4096}, "could not write: File too large");
       Check(args, path, {.max_file_bytes = 0}, "could not write: File too large");
     }
@@ -116,7 +116,7 @@ TEST_F(NoFileTest, TheDiskIsFull) {
 TEST_F(NoFileTest, TheFolderIsReadOnly) {
   ASSERT_EQ(chmod((folder_ / "out").c_str(), 0555), 0);
   for (const auto& args : {state_args_, logits_args_}) {
-    for (const std::string path : {old_, folder_ / "out/new"}) {
+    for (const std::string& path : {old_, folder_ / "out/new"}) {
       Check(args, path, {.obey_permissions = true}, "could not write: Permission denied");
     }
   }

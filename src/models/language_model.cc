@@ -24,7 +24,9 @@ core::Result<Workspace> LanguageModel::NewWorkspace(const core::Exec& exec, size
   Workspace ws{.ctx = {.exec = exec, .exact = exact, .scratch = {}, .x_scratch = {}},
                .h = {},
                .u = {},
+               .segments = {},
                .memory = {}};
+  ws.segments.reserve(max_rows);
   const auto carve = [&](core::Arena& arena) {
     ws.h = arena.NewMat<float>(max_rows, width());
     ws.u = arena.NewMat<float>(max_rows, width());
@@ -39,7 +41,23 @@ core::Result<Workspace> LanguageModel::NewWorkspace(const core::Exec& exec, size
   return ws;
 }
 
-void LanguageModel::Forward(Workspace& ws, std::span<const int32_t> ids, nn::State& state) const {
+namespace {
+
+// What the parts of a pass are to block `block`.
+std::span<const nn::Segment> Segments(Workspace& ws, std::span<const Part> parts, size_t block) {
+  ws.segments.clear();
+  size_t begin = 0;
+  for (const Part& part : parts) {
+    ws.segments.push_back({begin, part.count, &part.state->layer(block)});
+    begin += part.count;
+  }
+  return ws.segments;
+}
+
+}  // namespace
+
+void LanguageModel::Forward(Workspace& ws, std::span<const int32_t> ids,
+                            std::span<const Part> parts) const {
   HOGNOSE_DCHECK(!ids.empty() && ids.size() <= ws.h.rows);
   const core::Mat<float> h = ws.h.Rows(0, ids.size());
   const core::Mat<float> u = ws.u.Rows(0, ids.size());
@@ -49,7 +67,7 @@ void LanguageModel::Forward(Workspace& ws, std::span<const int32_t> ids, nn::Sta
   for (size_t i = 0; i < blocks.size(); ++i) {
     kernels::RmsNorm(ws.ctx.exec,
                      {.x = h, .w = blocks[i].norm_w, .y = u, .group = width(), .eps = norm_eps});
-    blocks[i].mixer->Forward(ws.ctx, u, state.layer(i), h);
+    blocks[i].mixer->Forward(ws.ctx, u, Segments(ws, parts, i), h);
   }
 }
 

@@ -21,18 +21,25 @@ struct Block {
   std::unique_ptr<nn::Mixer> mixer;
 };
 
+// One sequence's share of a pass: its next `count` tokens.
+struct Part {
+  size_t count = 0;
+  nn::State* state = nullptr;
+};
+
 // The buffers of forward passes of at most `max_rows` tokens, planned once.
 struct Workspace {
   nn::Context ctx;
-  core::Mat<float> h;  // [max_rows, D] the residual stream
-  core::Mat<float> u;  // [max_rows, D] a block's normed input
+  core::Mat<float> h;                 // [max_rows, D] the residual stream
+  core::Mat<float> u;                 // [max_rows, D] a block's normed input
+  std::vector<nn::Segment> segments;  // of the block at hand; room for max_rows
   core::Arena memory;
   size_t bytes() const { return memory.used() + ctx_bytes; }
   size_t ctx_bytes = 0;
 };
 
 struct LanguageModel {
-  std::string architecture;    // "mamba2"
+  std::string architecture;        // "mamba2"
   codecs::WeightMatrix embedding;  // [V', D]
   std::vector<Block> blocks;
   core::Vec<const float> norm_f;  // [D]
@@ -51,9 +58,10 @@ struct LanguageModel {
   // `exact`: every product in f32.
   core::Result<Workspace> NewWorkspace(const core::Exec& exec, size_t max_rows, bool exact) const;
 
-  // Runs ids [L] (1 <= L <= max_rows, all below input_ids()) through all blocks; leaves the
-  // residual stream in ws.h and moves the state on. Allocates nothing.
-  void Forward(Workspace& ws, std::span<const int32_t> ids, nn::State& state) const;
+  // Runs ids [L] (1 <= L <= max_rows, all below input_ids()) through all blocks: the tokens of the
+  // parts, one after the other. Leaves the residual stream in ws.h and moves the states on; they
+  // must be different ones. Allocates nothing.
+  void Forward(Workspace& ws, std::span<const int32_t> ids, std::span<const Part> parts) const;
   // out [rows, V] = the head's logits of rows [begin, begin + rows) of the last Forward.
   void Logits(Workspace& ws, size_t begin, core::Mat<float> out) const;
 };

@@ -1,4 +1,5 @@
-// Linear: a weight matrix in its stored type with an optional bias, and the context of a forward pass.
+// Linear: a weight matrix in its stored type with an optional bias, and the context of a forward
+// pass.
 #pragma once
 
 #include "core/arena.h"
@@ -17,8 +18,8 @@ struct Context {
 };
 
 struct Linear {
-  codecs::WeightMatrix w;        // [M, K]
-  core::Vec<const float> bias;   // [M] or empty
+  codecs::WeightMatrix w;       // [M, K]
+  core::Vec<const float> bias;  // [M] or empty
 
   size_t rows() const { return w.rows; }
   size_t cols() const { return w.cols; }

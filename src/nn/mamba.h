@@ -8,10 +8,10 @@
 namespace hognose::nn {
 
 struct MambaWeights {
-  Linear in_proj;   // [2 E, D]: rows x, then z
-  Linear x_proj;    // [R + 2 N, E]: rows dt, b, c
-  Linear dt_proj;   // [E, R], with the bias of dt
-  Linear out_proj;  // [D, E]
+  Linear in_proj;                    // [2 E, D]: rows x, then z
+  Linear x_proj;                     // [R + 2 N, E]: rows dt, b, c
+  Linear dt_proj;                    // [E, R], with the bias of dt
+  Linear out_proj;                   // [D, E]
   core::Mat<const float> conv_w;     // [K, E]
   core::Vec<const float> conv_bias;  // [E] or empty
   core::Mat<const float> a;          // [N, E], negative
@@ -26,7 +26,7 @@ class MambaMixer : public Mixer {
   StateShape state_shape() const override;
   void Measure(core::Arena& arena, size_t rows) const override { Carve(arena, rows); }
   size_t max_cols() const override;
-  void Forward(Context& ctx, core::Mat<const float> u, LayerState& state,
+  void Forward(Context& ctx, core::Mat<const float> u, std::span<const Segment> segments,
                core::Mat<float> h) const override;
 
  private:
@@ -38,6 +38,8 @@ class MambaMixer : public Mixer {
     core::Mat<float> y;      // [L, E]
   };
   Buffers Carve(core::Arena& arena, size_t rows) const;
+  void Convolve(Context& ctx, const Buffers& buf, const Segment& segment) const;
+  void Scan(Context& ctx, const Buffers& buf, const Segment& segment) const;
 
   MambaWeights w_;
   bool norm_dt_b_c_;

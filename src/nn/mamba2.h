@@ -1,6 +1,5 @@
-// Mamba-2 mixer: one in_proj for z, x, b, c and dt, convolution over x, b and c, one decay a head, gated
-// norm per group, out_proj.
-// Source: Dao and Gu 2024; math.md 1.2.
+// Mamba-2 mixer: one in_proj for z, x, b, c and dt, convolution over x, b and c, one decay a head,
+// gated norm per group, out_proj. Source: Dao and Gu 2024; math.md 1.2.
 #pragma once
 
 #include "kernels/rms_norm/rms_norm.h"
@@ -9,8 +8,8 @@
 namespace hognose::nn {
 
 struct Mamba2Weights {
-  Linear in_proj;   // [2 H P + 2 G N + H, D]: rows z, x, b, c, dt
-  Linear out_proj;  // [D, H P]
+  Linear in_proj;                    // [2 H P + 2 G N + H, D]: rows z, x, b, c, dt
+  Linear out_proj;                   // [D, H P]
   core::Mat<const float> conv_w;     // [K, H P + 2 G N]
   core::Vec<const float> conv_bias;  // [H P + 2 G N] or empty
   core::Vec<const float> dt_bias;    // [H]
@@ -25,7 +24,7 @@ struct Mamba2Options {
   size_t groups = 1;    // G
   size_t states = 0;    // N
   float dt_min = 0.0f;
-  float dt_max = 0.0f;  // infinity for no limit
+  float dt_max = 0.0f;    // infinity for no limit
   bool normalize = true;  // false: y silu(z) without the norm
   kernels::Gate gate = kernels::Gate::kBeforeNorm;
   float norm_eps = 1e-5f;
@@ -39,7 +38,7 @@ class Mamba2Mixer : public Mixer {
   StateShape state_shape() const override;
   void Measure(core::Arena& arena, size_t rows) const override { Carve(arena, rows); }
   size_t max_cols() const override;
-  void Forward(Context& ctx, core::Mat<const float> u, LayerState& state,
+  void Forward(Context& ctx, core::Mat<const float> u, std::span<const Segment> segments,
                core::Mat<float> h) const override;
 
  private:
@@ -50,6 +49,8 @@ class Mamba2Mixer : public Mixer {
     core::Mat<float> y;       // [L, H P]
   };
   Buffers Carve(core::Arena& arena, size_t rows) const;
+  void Convolve(Context& ctx, const Buffers& buf, const Segment& segment) const;
+  void Scan(Context& ctx, const Buffers& buf, const Segment& segment) const;
 
   Mamba2Weights w_;
   Mamba2Options o_;

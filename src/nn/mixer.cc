@@ -8,8 +8,8 @@ namespace {
 std::vector<LayerState> Carve(core::Arena& arena, const std::vector<StateShape>& shapes) {
   std::vector<LayerState> layers;
   for (const auto& s : shapes) {
-    layers.push_back({arena.NewMat<float>(s.taps, s.channels),
-                      arena.NewMat<float>(s.ssm_rows(), s.width)});
+    layers.push_back(
+        {arena.NewMat<float>(s.taps, s.channels), arena.NewMat<float>(s.ssm_rows(), s.width)});
   }
   return layers;
 }

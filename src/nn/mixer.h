@@ -1,7 +1,9 @@
-// Mixer: what a block does with a sequence, and the state that it carries from one call to the next.
+// Mixer: what a block does with a sequence, and the state that it carries from one call to the
+// next.
 #pragma once
 
 #include <cstddef>
+#include <span>
 #include <vector>
 
 #include "core/arena.h"
@@ -56,6 +58,14 @@ class State {
 void ExportState(const StateShape& shape, const LayerState& state, float* conv, float* ssm);
 void ImportState(const StateShape& shape, const float* conv, const float* ssm, LayerState& state);
 
+// Rows [begin, begin + count) of a pass: the next `count` steps of the sequence whose state this
+// is.
+struct Segment {
+  size_t begin = 0;
+  size_t count = 0;
+  LayerState* state = nullptr;
+};
+
 class Mixer {
  public:
   virtual ~Mixer() = default;
@@ -65,8 +75,10 @@ class Mixer {
   virtual void Measure(core::Arena& arena, size_t rows) const = 0;
   // The largest K of the products inside, for Context::x_scratch.
   virtual size_t max_cols() const = 0;
-  // h [L, D] += mixer(u [L, D]); the state moves on by L steps. One step is L = 1.
-  virtual void Forward(Context& ctx, core::Mat<const float> u, LayerState& state,
+  // h [L, D] += mixer(u [L, D]). The rows are those of the segments, one after the other; each
+  // segment's state moves on by its count. One step is a segment of 1; a batch is several. Products
+  // run over all rows at once; a row has the same bits whatever other segments are there.
+  virtual void Forward(Context& ctx, core::Mat<const float> u, std::span<const Segment> segments,
                        core::Mat<float> h) const = 0;
 };
 

@@ -39,8 +39,8 @@ Session::Session(std::shared_ptr<const Model> model, models::Workspace workspace
       state_(std::move(state)),
       piece_(piece) {}
 
-core::Status Session::CheckIds(std::span<const int32_t> ids) const {
-  const size_t limit = model_->lm.input_ids();
+core::Status CheckIds(const Model& model, std::span<const int32_t> ids) {
+  const size_t limit = model.lm.input_ids();
   for (size_t i = 0; i < ids.size(); ++i) {
     if (ids[i] >= 0 && static_cast<size_t>(ids[i]) < limit) continue;
     return core::Status::Failed(
@@ -54,13 +54,14 @@ core::Status Session::Prefill(std::span<const int32_t> ids) {
 }
 
 core::Status Session::Prefill(std::span<const int32_t> ids, Progress progress) {
-  HOGNOSE_TRY(CheckIds(ids));
+  HOGNOSE_TRY(CheckIds(*model_, ids));
   if (ids.empty()) return {};
   const std::lock_guard lock(model_->compute);
   const core::FlushDenormals flush;
   for (size_t begin = 0; begin < ids.size(); begin += piece_) {
     const size_t count = std::min(piece_, ids.size() - begin);
-    model_->lm.Forward(workspace_, ids.subspan(begin, count), state_.state);
+    const models::Part part = {count, &state_.state};
+    model_->lm.Forward(workspace_, ids.subspan(begin, count), {&part, 1});
     state_.position += count;
     const bool last = begin + count == ids.size() || !progress(begin + count);
     if (!last) continue;
@@ -72,14 +73,15 @@ core::Status Session::Prefill(std::span<const int32_t> ids, Progress progress) {
 }
 
 core::Status Session::Score(std::span<const int32_t> ids, RowSink sink) {
-  HOGNOSE_TRY(CheckIds(ids));
+  HOGNOSE_TRY(CheckIds(*model_, ids));
   const size_t v = state_.logits.size();
   std::vector<float> rows(kScoreRows * v);
   const std::lock_guard lock(model_->compute);
   const core::FlushDenormals flush;
   for (size_t begin = 0; begin < ids.size(); begin += piece_) {
     const size_t count = std::min(piece_, ids.size() - begin);
-    model_->lm.Forward(workspace_, ids.subspan(begin, count), state_.state);
+    const models::Part part = {count, &state_.state};
+    model_->lm.Forward(workspace_, ids.subspan(begin, count), {&part, 1});
     state_.position += count;
     bool more = true;
     for (size_t row = 0; more && row < count; row += kScoreRows) {

@@ -31,6 +31,9 @@ struct SessionOptions {
   bool exact = false;
 };
 
+// Fails on an id outside the embedding.
+core::Status CheckIds(const Model& model, std::span<const int32_t> ids);
+
 class Session {
  public:
   static core::Result<Session> Create(std::shared_ptr<const Model> model,
@@ -67,7 +70,7 @@ class Session {
  private:
   Session(std::shared_ptr<const Model> model, models::Workspace workspace, SessionState state,
           size_t piece);
-  core::Status CheckIds(std::span<const int32_t> ids) const;
+  friend class Batch;  // feeds several sessions at once
 
   std::shared_ptr<const Model> model_;
   models::Workspace workspace_;

@@ -7,8 +7,9 @@
 #include "cli/command.h"
 #include "cli/options.h"
 #include "core/cpu.h"
-#include "kernels/find_nonfinite/find_nonfinite.h"
+#include "kernels/read_bytes/read_bytes.h"
 #include "kernels/target.h"
+#include "runtime/batch.h"
 #include "runtime/session.h"
 
 namespace hognose::cli {
@@ -19,7 +20,7 @@ struct BenchOptions {
   std::string model;
   std::vector<uint64_t> prompts = {4, 512};
   uint64_t generate = 64;
-  uint64_t batch = 1;
+  std::vector<uint64_t> batches = {1};
   uint64_t repeats = 5;
 };
 
@@ -43,7 +44,7 @@ double ReadBandwidth(const runtime::Model& model, size_t repeats) {
   core::Exec exec = model.exec();
   const double seconds = Median(repeats, [&] {
     for (const auto& [name, tensor] : model.folder.tensors) {
-      (void)kernels::FindNonFinite(exec, tensor);
+      (void)kernels::ReadBytes(exec, {static_cast<const uint8_t*>(tensor.data), tensor.bytes()});
     }
   });
   return static_cast<double>(model.weight_bytes()) / seconds;
@@ -61,23 +62,25 @@ int32_t SomeId(const runtime::Model& model, size_t i) {
 
 struct Row {
   std::string_view phase;
-  size_t tokens;
-  double seconds;
+  size_t tokens = 0;  // of each sequence
+  size_t batch = 1;
+  double seconds = 0.0;
 };
 
 core::Value ToJson(const runtime::Model& model, const Row& row, size_t state_bytes,
                    double bandwidth) {
-  // A prompt reads the weights once a piece; generation once a token.
+  // A prompt reads the weights once a piece; generation once a step, for all sequences together.
+  // Each sequence's state is read and written.
   const size_t passes = row.phase == "generate" ? row.tokens : (row.tokens + 255) / 256;
-  const double moved = static_cast<double>(PassBytes(model) + 2 * state_bytes) *
+  const double moved = static_cast<double>(PassBytes(model) + 2 * state_bytes * row.batch) *
                        static_cast<double>(passes) / row.seconds;
   return core::Value::Object{
       {"phase", row.phase},
       {"tokens", row.tokens},
-      {"batch", 1},
+      {"batch", row.batch},
       {"threads", model.pool->threads()},
       {"dtype", codecs::Name(model.lm.embedding)},
-      {"tokens_per_second", static_cast<double>(row.tokens) / row.seconds},
+      {"tokens_per_second", static_cast<double>(row.tokens * row.batch) / row.seconds},
       {"seconds", row.seconds},
       {"weight_bytes", PassBytes(model)},
       {"state_bytes", state_bytes},
@@ -99,11 +102,45 @@ void PrintRow(const core::Value& row) {
                     number("share_of_bandwidth") * 100.0));
 }
 
+using Model = std::shared_ptr<const runtime::Model>;
+
+core::Result<Row> BenchPrompt(const BenchOptions& o, const Model& model, size_t length) {
+  HOGNOSE_ASSIGN(auto session, runtime::Session::Create(model, {}));
+  std::vector<int32_t> ids(length);
+  for (size_t i = 0; i < length; ++i) ids[i] = SomeId(*model, i);
+  core::Status status;
+  const double seconds = Median(o.repeats, [&] {
+    session.Reset();
+    if (status.ok()) status = session.Prefill(ids);
+  });
+  HOGNOSE_TRY(status);
+  return Row{"prompt", length, 1, seconds};
+}
+
+core::Result<Row> BenchGenerate(const BenchOptions& o, const Model& model, size_t batch) {
+  HOGNOSE_ASSIGN(auto pass, runtime::Batch::Create(model, batch, /*exact=*/false));
+  std::vector<runtime::Session> sessions;
+  for (size_t i = 0; i < batch; ++i) {
+    HOGNOSE_ASSIGN(auto session, runtime::Session::Create(model, {.piece = 1}));
+    sessions.push_back(std::move(session));
+  }
+  std::vector<int32_t> ids(batch);
+  std::vector<runtime::Batch::Input> inputs(batch);
+  for (size_t i = 0; i < batch; ++i) inputs[i] = {&sessions[i], {&ids[i], 1}};
+  core::Status status;
+  const double seconds = Median(o.repeats, [&] {
+    for (size_t step = 0; step < o.generate && status.ok(); ++step) {
+      for (size_t i = 0; i < batch; ++i) ids[i] = SomeId(*model, step * batch + i);
+      status = pass.Feed(inputs);
+    }
+  });
+  HOGNOSE_TRY(status);
+  return Row{"generate", o.generate, batch, seconds};
+}
+
 core::Result<int> Bench(const BenchOptions& o) {
   HOGNOSE_ASSIGN(const auto model, LoadModel(o.model, o.common, /*tokenizer=*/false));
-  HOGNOSE_ASSIGN(auto session, runtime::Session::Create(model, {}));
   const double bandwidth = ReadBandwidth(*model, o.repeats);
-  const size_t state_bytes = StateBytes(*model);
   Note(fmt::format("{}, {}, {} threads, weights read at {:.1f} GB/s", core::Cpu().brand,
                    kernels::CurrentTarget(), model->pool->threads(), bandwidth / 1e9));
   if (!o.common.json) {
@@ -111,28 +148,20 @@ core::Result<int> Bench(const BenchOptions& o) {
                       "batch", "threads", "dtype", "tokens/s", "ms", "GB/s", "% of read"));
   }
   core::Value::Array rows;
-  core::Status status;
   const auto add = [&](const Row& row) {
-    rows.push_back(ToJson(*model, row, state_bytes, bandwidth));
+    rows.push_back(ToJson(*model, row, StateBytes(*model), bandwidth));
     if (!o.common.json) PrintRow(rows.back());
   };
   for (const size_t length : o.prompts) {
     if (length == 0) continue;
-    std::vector<int32_t> ids(length);
-    for (size_t i = 0; i < length; ++i) ids[i] = SomeId(*model, i);
-    add({"prompt", length, Median(o.repeats, [&] {
-           session.Reset();
-           if (status.ok()) status = session.Prefill(ids);
-         })});
+    HOGNOSE_ASSIGN(const Row row, BenchPrompt(o, model, length));
+    add(row);
   }
-  if (o.generate > 0) {
-    add({"generate", o.generate, Median(o.repeats, [&] {
-           for (size_t i = 0; i < o.generate && status.ok(); ++i) {
-             status = session.Step(SomeId(*model, i));
-           }
-         })});
+  for (const size_t batch : o.batches) {
+    if (o.generate == 0) continue;
+    HOGNOSE_ASSIGN(const Row row, BenchGenerate(o, model, batch));
+    add(row);
   }
-  HOGNOSE_TRY(status);
   if (o.common.json) PrintJson(rows);
   return kExitDone;
 }
@@ -146,7 +175,7 @@ Runner AddBench(CLI::App& app) {
   constexpr uint64_t kMost = uint64_t{1} << 24;
   AddIntegers(app, "--prompt", &o->prompts, 0, kMost, "Prompt lengths; 0 for none");
   AddInteger(app, "--generate", &o->generate, 0, kMost, "Tokens to generate; 0 for none");
-  AddInteger(app, "--batch", &o->batch, 1, 1, "Sequences at a time");
+  AddIntegers(app, "--batch", &o->batches, 1, 1024, "Sequences that generate at a time");
   AddInteger(app, "--repeats", &o->repeats, 1, 1000, "Timed runs of each; the median counts");
   return [o] { return Bench(*o); };
 }

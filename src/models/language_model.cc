@@ -21,11 +21,8 @@ core::Result<Workspace> LanguageModel::NewWorkspace(const core::Exec& exec, size
     scratch = std::max(scratch, measure.used());
     max_cols = std::max(max_cols, block.mixer->max_cols());
   }
-  Workspace ws{.ctx = {.exec = exec, .exact = exact, .scratch = {}, .x_scratch = {}},
-               .h = {},
-               .u = {},
-               .segments = {},
-               .memory = {}};
+  Workspace ws{
+      .ctx = {.exec = exec, .exact = exact}, .h = {}, .u = {}, .segments = {}, .memory = {}};
   ws.segments.reserve(max_rows);
   const auto carve = [&](core::Arena& arena) {
     ws.h = arena.NewMat<float>(max_rows, width());

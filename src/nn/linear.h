@@ -2,6 +2,8 @@
 // pass.
 #pragma once
 
+#include <memory>
+
 #include "core/arena.h"
 #include "core/exec.h"
 #include "core/tensor.h"
@@ -12,9 +14,12 @@ namespace hognose::nn {
 // What a forward pass hands down to its blocks.
 struct Context {
   core::Exec exec;
-  bool exact = false;   // products in f32 only; otherwise activations may be rounded to bf16
-  core::Arena scratch;  // blocks carve their buffers here; each block rewinds it first
-  core::Vec<uint8_t> x_scratch;  // kernels::LinearScratch of the largest product
+  // Runs everything on the calling thread: for work inside a task. Safe from several threads at
+  // once.
+  std::shared_ptr<core::ThreadPool> serial = std::make_shared<core::ThreadPool>(1);
+  bool exact = false;        // products in f32 only; otherwise activations may be rounded to bf16
+  core::Arena scratch = {};  // blocks carve their buffers here; each block rewinds it first
+  core::Vec<uint8_t> x_scratch = {};  // kernels::LinearScratch of the largest product
 };
 
 struct Linear {

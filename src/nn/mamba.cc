@@ -25,26 +25,26 @@ MambaMixer::Buffers MambaMixer::Carve(core::Arena& arena, size_t rows) const {
           arena.NewMat<float>(rows, inner)};
 }
 
-void MambaMixer::Convolve(Context& ctx, const Buffers& buf, const Segment& s) const {
-  kernels::CausalConv1d(ctx.exec, {.x = buf.xz.Cols(0, w_.a.cols).Rows(s.begin, s.count),
-                                   .w = w_.conv_w,
-                                   .bias = w_.conv_bias,
-                                   .window = s.state->conv,
-                                   .y = buf.x.Rows(s.begin, s.count)});
+void MambaMixer::Convolve(core::Exec& exec, const Buffers& buf, const Segment& s) const {
+  kernels::CausalConv1d(exec, {.x = buf.xz.Cols(0, w_.a.cols).Rows(s.begin, s.count),
+                               .w = w_.conv_w,
+                               .bias = w_.conv_bias,
+                               .window = s.state->conv,
+                               .y = buf.x.Rows(s.begin, s.count)});
 }
 
-void MambaMixer::Scan(Context& ctx, const Buffers& buf, const Segment& s) const {
+void MambaMixer::Scan(core::Exec& exec, const Buffers& buf, const Segment& s) const {
   const size_t inner = w_.a.cols, states = w_.a.rows, rank = w_.dt_proj.cols();
   const core::Mat<float> dt_bc = buf.dt_bc.Rows(s.begin, s.count);
-  kernels::SelectiveScan(ctx.exec, {.dt = buf.dt.Rows(s.begin, s.count),
-                                    .x = buf.x.Rows(s.begin, s.count),
-                                    .z = buf.xz.Cols(inner, inner).Rows(s.begin, s.count),
-                                    .b = dt_bc.Cols(rank, states),
-                                    .c = dt_bc.Cols(rank + states, states),
-                                    .a = w_.a,
-                                    .d_skip = w_.d_skip,
-                                    .state = s.state->ssm,
-                                    .y = buf.y.Rows(s.begin, s.count)});
+  kernels::SelectiveScan(exec, {.dt = buf.dt.Rows(s.begin, s.count),
+                                .x = buf.x.Rows(s.begin, s.count),
+                                .z = buf.xz.Cols(inner, inner).Rows(s.begin, s.count),
+                                .b = dt_bc.Cols(rank, states),
+                                .c = dt_bc.Cols(rank + states, states),
+                                .a = w_.a,
+                                .d_skip = w_.d_skip,
+                                .state = s.state->ssm,
+                                .y = buf.y.Rows(s.begin, s.count)});
 }
 
 void MambaMixer::Forward(Context& ctx, core::Mat<const float> u, std::span<const Segment> segments,
@@ -53,7 +53,7 @@ void MambaMixer::Forward(Context& ctx, core::Mat<const float> u, std::span<const
   ctx.scratch.Rewind();
   const Buffers buf = Carve(ctx.scratch, u.rows);
   w_.in_proj.Forward(ctx, u, buf.xz);
-  for (const Segment& segment : segments) Convolve(ctx, buf, segment);
+  ForSegments(ctx, segments, [&](core::Exec& exec, const Segment& s) { Convolve(exec, buf, s); });
   w_.x_proj.Forward(ctx, buf.x, buf.dt_bc);
   const core::Mat<float> dt = buf.dt_bc.Cols(0, rank);
   if (norm_dt_b_c_) {
@@ -63,7 +63,7 @@ void MambaMixer::Forward(Context& ctx, core::Mat<const float> u, std::span<const
     }
   }
   w_.dt_proj.Forward(ctx, dt, buf.dt);
-  for (const Segment& segment : segments) Scan(ctx, buf, segment);
+  ForSegments(ctx, segments, [&](core::Exec& exec, const Segment& s) { Scan(exec, buf, s); });
   w_.out_proj.Forward(ctx, buf.y, h, /*accumulate=*/true);
 }
 

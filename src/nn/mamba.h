@@ -38,8 +38,8 @@ class MambaMixer : public Mixer {
     core::Mat<float> y;      // [L, E]
   };
   Buffers Carve(core::Arena& arena, size_t rows) const;
-  void Convolve(Context& ctx, const Buffers& buf, const Segment& segment) const;
-  void Scan(Context& ctx, const Buffers& buf, const Segment& segment) const;
+  void Convolve(core::Exec& exec, const Buffers& buf, const Segment& segment) const;
+  void Scan(core::Exec& exec, const Buffers& buf, const Segment& segment) const;
 
   MambaWeights w_;
   bool norm_dt_b_c_;

@@ -23,33 +23,32 @@ Mamba2Mixer::Buffers Mamba2Mixer::Carve(core::Arena& arena, size_t rows) const {
           arena.NewMat<float>(rows, o_.heads * o_.head_dim)};
 }
 
-void Mamba2Mixer::Convolve(Context& ctx, const Buffers& buf, const Segment& s) const {
+void Mamba2Mixer::Convolve(core::Exec& exec, const Buffers& buf, const Segment& s) const {
   const size_t inner = o_.heads * o_.head_dim;
-  kernels::CausalConv1d(ctx.exec,
-                        {.x = buf.zxbcdt.Cols(inner, w_.conv_w.cols).Rows(s.begin, s.count),
-                         .w = w_.conv_w,
-                         .bias = w_.conv_bias,
-                         .window = s.state->conv,
-                         .y = buf.xbc.Rows(s.begin, s.count)});
+  kernels::CausalConv1d(exec, {.x = buf.zxbcdt.Cols(inner, w_.conv_w.cols).Rows(s.begin, s.count),
+                               .w = w_.conv_w,
+                               .bias = w_.conv_bias,
+                               .window = s.state->conv,
+                               .y = buf.xbc.Rows(s.begin, s.count)});
 }
 
-void Mamba2Mixer::Scan(Context& ctx, const Buffers& buf, const Segment& s) const {
+void Mamba2Mixer::Scan(core::Exec& exec, const Buffers& buf, const Segment& s) const {
   const size_t inner = o_.heads * o_.head_dim, bc = o_.groups * o_.states;
   const core::Mat<float> xbc = buf.xbc.Rows(s.begin, s.count);
   const core::Mat<float> zxbcdt = buf.zxbcdt.Rows(s.begin, s.count);
-  kernels::SsdScan(ctx.exec, {.x = xbc.Cols(0, inner),
-                              .b = xbc.Cols(inner, bc),
-                              .c = xbc.Cols(inner + bc, bc),
-                              .dt = zxbcdt.Cols(2 * inner + 2 * bc, o_.heads),
-                              .dt_bias = w_.dt_bias,
-                              .a = w_.a,
-                              .d_skip = w_.d_skip,
-                              .dt_min = o_.dt_min,
-                              .dt_max = o_.dt_max,
-                              .groups = o_.groups,
-                              .state = s.state->ssm,
-                              .y = buf.y.Rows(s.begin, s.count),
-                              .scratch = buf.dt.Rows(s.begin, s.count)});
+  kernels::SsdScan(exec, {.x = xbc.Cols(0, inner),
+                          .b = xbc.Cols(inner, bc),
+                          .c = xbc.Cols(inner + bc, bc),
+                          .dt = zxbcdt.Cols(2 * inner + 2 * bc, o_.heads),
+                          .dt_bias = w_.dt_bias,
+                          .a = w_.a,
+                          .d_skip = w_.d_skip,
+                          .dt_min = o_.dt_min,
+                          .dt_max = o_.dt_max,
+                          .groups = o_.groups,
+                          .state = s.state->ssm,
+                          .y = buf.y.Rows(s.begin, s.count),
+                          .scratch = buf.dt.Rows(s.begin, s.count)});
 }
 
 void Mamba2Mixer::Forward(Context& ctx, core::Mat<const float> u, std::span<const Segment> segments,
@@ -58,10 +57,10 @@ void Mamba2Mixer::Forward(Context& ctx, core::Mat<const float> u, std::span<cons
   ctx.scratch.Rewind();
   const Buffers buf = Carve(ctx.scratch, u.rows);
   w_.in_proj.Forward(ctx, u, buf.zxbcdt);
-  for (const Segment& segment : segments) {
-    Convolve(ctx, buf, segment);
-    Scan(ctx, buf, segment);
-  }
+  ForSegments(ctx, segments, [&](core::Exec& exec, const Segment& s) {
+    Convolve(exec, buf, s);
+    Scan(exec, buf, s);
+  });
   kernels::RmsNorm(ctx.exec, {.x = buf.y,
                               .z = buf.zxbcdt.Cols(0, inner),
                               .w = w_.norm_w,

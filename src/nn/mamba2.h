@@ -49,8 +49,8 @@ class Mamba2Mixer : public Mixer {
     core::Mat<float> y;       // [L, H P]
   };
   Buffers Carve(core::Arena& arena, size_t rows) const;
-  void Convolve(Context& ctx, const Buffers& buf, const Segment& segment) const;
-  void Scan(Context& ctx, const Buffers& buf, const Segment& segment) const;
+  void Convolve(core::Exec& exec, const Buffers& buf, const Segment& segment) const;
+  void Scan(core::Exec& exec, const Buffers& buf, const Segment& segment) const;
 
   Mamba2Weights w_;
   Mamba2Options o_;

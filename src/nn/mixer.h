@@ -66,6 +66,17 @@ struct Segment {
   LayerState* state = nullptr;
 };
 
+// Calls body(exec, segment) for every segment. One alone is split over the threads by its kernels;
+// several run beside each other, each on one thread: a batch of steps is many small pieces of work.
+template <typename Body>
+void ForSegments(Context& ctx, std::span<const Segment> segments, const Body& body) {
+  if (segments.size() == 1) return body(ctx.exec, segments[0]);
+  ctx.exec.pool.Run(segments.size(), [&](size_t i) {
+    core::Exec alone{*ctx.serial};
+    body(alone, segments[i]);
+  });
+}
+
 class Mixer {
  public:
   virtual ~Mixer() = default;

@@ -78,6 +78,7 @@ class Model {
 
  private:
   friend class Session;
+  friend class Batch;
   struct Impl;
   explicit Model(std::shared_ptr<const Impl> impl) : impl_(std::move(impl)) {}
   std::shared_ptr<const Impl> impl_;
@@ -102,6 +103,8 @@ class State {
   explicit State(std::unique_ptr<Impl> impl);
   std::unique_ptr<Impl> impl_;
 };
+
+class Batch;
 
 class Session {
  public:
@@ -129,8 +132,37 @@ class Session {
   Status Load(const std::string& path);
 
  private:
+  friend class Batch;
   struct Impl;
   explicit Session(std::unique_ptr<Impl> impl);
+  std::unique_ptr<Impl> impl_;
+};
+
+// Feeds several sessions of one model in one pass over the weights. They join and leave at any
+// call; each gets, bit for bit, what it would get alone.
+class Batch {
+ public:
+  // The next tokens of one session: one when it generates, any number when it reads a prompt.
+  struct Input {
+    Session* session = nullptr;
+    std::span<const int32_t> ids;
+  };
+
+  // `rows`: tokens of all sessions together that one pass computes, 1 to 4096; longer inputs take
+  // several passes. `exact`: as in SessionOptions; it counts for what this batch feeds.
+  static Result<Batch> Create(const Model& model, size_t rows, bool exact = false);
+  Batch(Batch&&) noexcept;
+  Batch& operator=(Batch&&) noexcept;
+  ~Batch();
+
+  // Feeds every input; afterwards each session's logits() are those of its last token. Errors (a
+  // session of another model, the same one twice, an id outside the embedding) are found before
+  // anything is fed.
+  Status Feed(std::span<const Input> inputs);
+
+ private:
+  struct Impl;
+  explicit Batch(std::unique_ptr<Impl> impl);
   std::unique_ptr<Impl> impl_;
 };
 

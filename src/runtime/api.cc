@@ -1,5 +1,6 @@
 // include/hognose/hognose.hpp over runtime.
 #include "hognose/hognose.hpp"
+#include "runtime/batch.h"
 #include "runtime/session.h"
 #include "runtime/state_file.h"
 #include "runtime/text_stream.h"
@@ -110,6 +111,31 @@ Status Session::Load(const std::string& path) {
   if (!saved.ok()) return Public(saved.status());
   impl_->session.Restore(saved->session);
   return {};
+}
+
+struct Batch::Impl {
+  runtime::Batch batch;
+  std::vector<runtime::Batch::Input> inputs;
+};
+
+Batch::Batch(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
+Batch::Batch(Batch&&) noexcept = default;
+Batch& Batch::operator=(Batch&&) noexcept = default;
+Batch::~Batch() = default;
+
+Result<Batch> Batch::Create(const Model& model, size_t rows, bool exact) {
+  auto batch = runtime::Batch::Create(model.impl_->model, rows, exact);
+  if (!batch.ok()) return Public(batch.status());
+  return Batch(std::make_unique<Impl>(Impl{std::move(*batch), {}}));
+}
+
+Status Batch::Feed(std::span<const Input> inputs) {
+  impl_->inputs.clear();
+  for (const Input& input : inputs) {
+    if (input.session == nullptr) return Status("session: got none");
+    impl_->inputs.push_back({&input.session->impl_->session, input.ids});
+  }
+  return Public(impl_->batch.Feed(impl_->inputs));
 }
 
 }  // namespace hognose

@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 #include <poll.h>
 #include <signal.h>
+#include <sys/auxv.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -49,8 +50,13 @@ bool WriteAll(int fd, std::string_view text) {
 std::filesystem::path ExecutableFolder() {
   char path[PATH_MAX];
   const ssize_t n = readlink("/proc/self/exe", path, sizeof(path));
-  if (n <= 0 || n == static_cast<ssize_t>(sizeof(path))) return {};
-  return std::filesystem::path(std::string(path, static_cast<size_t>(n))).parent_path();
+  if (n > 0 && n < static_cast<ssize_t>(sizeof(path))) {
+    return std::filesystem::path(std::string(path, static_cast<size_t>(n))).parent_path();
+  }
+  // Without /proc: the name that the kernel was given, relative to where we started.
+  const auto* name = reinterpret_cast<const char*>(getauxval(AT_EXECFN));
+  if (name == nullptr || realpath(name, path) == nullptr) return {};
+  return std::filesystem::path(path).parent_path();
 }
 
 }  // namespace

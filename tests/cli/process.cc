@@ -51,10 +51,14 @@ void Pipe(End& read_end, End& write_end) {
   write_end.Set(ends[1]);
 }
 
+bool OpenTerminal(End& ours) {
+  ours.Set(posix_openpt(O_RDWR | O_NOCTTY | O_CLOEXEC));
+  return ours.fd() >= 0 && grantpt(ours.fd()) == 0 && unlockpt(ours.fd()) == 0;
+}
+
 // A pair of terminal ends that pass bytes on as they are.
 void Terminal(End& ours, End& theirs) {
-  ours.Set(posix_openpt(O_RDWR | O_NOCTTY | O_CLOEXEC));
-  Check(ours.fd() >= 0 && grantpt(ours.fd()) == 0 && unlockpt(ours.fd()) == 0, "posix_openpt");
+  Check(OpenTerminal(ours), "posix_openpt");
   theirs.Set(open(ptsname(ours.fd()), O_RDWR | O_NOCTTY | O_CLOEXEC));
   Check(theirs.fd() >= 0, "open of a terminal");
 }
@@ -172,6 +176,13 @@ Outcome Launch(const Request& request) {
   outcome.code = WIFEXITED(status) ? WEXITSTATUS(status) : -WTERMSIG(status);
   signal(SIGPIPE, old_handler);
   return outcome;
+}
+
+bool HaveTerminals() {
+  End end;
+  if (OpenTerminal(end)) return true;
+  std::fprintf(stderr, "no /dev/pts here: not checked\n");
+  return false;
 }
 
 }  // namespace hognose::cli_test

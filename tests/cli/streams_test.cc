@@ -155,6 +155,7 @@ TEST(InterruptTest, AfterTheFirstWords) {
 }
 
 TEST(InterruptTest, Json) {
+  if (!HaveTerminals()) return;
   std::string text;
   while (text.size() < 2000000) text += "and on and on ";
   // The bar tells that the prompt is being fed.
@@ -171,6 +172,7 @@ TEST(InterruptTest, Json) {
 }
 
 TEST(InterruptTest, InALongPrompt) {
+  if (!HaveTerminals()) return;
   const TestFolder folder;
   const std::string state = folder / "state";
   std::string text;
@@ -191,6 +193,7 @@ TEST(InterruptTest, InALongPrompt) {
 }
 
 TEST(InterruptTest, ScoreLeavesTheOldFile) {
+  if (!HaveTerminals()) return;
   const TestFolder folder;
   const std::string old = folder.Put("logits", "old");
   std::string ids;
@@ -266,6 +269,7 @@ TEST(PlaceTest, PathsAreOfTheWorkingFolder) {
 }
 
 TEST(TerminalTest, TheBarIsOnlyThere) {
+  if (!HaveTerminals()) return;
   std::string text;
   while (text.size() < 20000) text += "on and on ";
   const std::vector<std::string> args = {"run", kDemo, "-p", text, "-n", "3"};

@@ -29,7 +29,8 @@ class [[nodiscard]] Status {
 
   bool ok() const { return code_ == StatusCode::kOk; }
   StatusCode code() const { return code_; }
-  const std::string& message() const { return message_; }
+  const std::string& message() const& { return message_; }
+  std::string message() && { return std::move(message_); }  // of a temporary: no reference into it
 
  private:
   Status(StatusCode code, std::string message) : code_(code), message_(std::move(message)) {}
@@ -42,7 +43,7 @@ class [[nodiscard]] Status {
 template <typename T>
 class [[nodiscard]] Result {
  public:
-  Result(T value) : state_(std::move(value)) {}  // NOLINT: implicit on purpose
+  Result(T value) : state_(std::move(value)) {}        // NOLINT: implicit on purpose
   Result(Status status) : state_(std::move(status)) {  // NOLINT: implicit on purpose
     HOGNOSE_CHECK(!std::get<Status>(state_).ok());
   }
@@ -72,11 +73,11 @@ class [[nodiscard]] Result {
 #define HOGNOSE_CONCAT(a, b) HOGNOSE_CONCAT_INNER(a, b)
 
 // Leaves the calling function with the Status of `expr` if it is not ok.
-#define HOGNOSE_TRY(expr)                                      \
-  do {                                                         \
-    if (auto hognose_status = (expr); !hognose_status.ok()) {  \
-      return hognose_status;                                   \
-    }                                                          \
+#define HOGNOSE_TRY(expr)                                     \
+  do {                                                        \
+    if (auto hognose_status = (expr); !hognose_status.ok()) { \
+      return hognose_status;                                  \
+    }                                                         \
   } while (false)
 
 // HOGNOSE_ASSIGN(auto x, F()): x = *F(), or leaves with F's Status.

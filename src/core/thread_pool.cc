@@ -24,10 +24,17 @@ void Pause() {
 ThreadPool::ThreadPool(size_t threads) : shares_(threads) {
   HOGNOSE_CHECK(threads >= 1);
   workers_.reserve(threads - 1);
-  for (size_t i = 1; i < threads; ++i) workers_.emplace_back([this, i] { Work(i); });
+  try {
+    for (size_t i = 1; i < threads; ++i) workers_.emplace_back([this, i] { Work(i); });
+  } catch (...) {
+    Stop();  // those that did start must not outlive this object
+    throw;
+  }
 }
 
-ThreadPool::~ThreadPool() {
+ThreadPool::~ThreadPool() { Stop(); }
+
+void ThreadPool::Stop() {
   stop_.store(true);
   round_.fetch_add(1);
   round_.notify_all();

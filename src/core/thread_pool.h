@@ -18,7 +18,8 @@ namespace hognose::core {
 
 class ThreadPool {
  public:
-  // Starts threads - 1 workers (threads >= 1). Workers flush denormals.
+  // Starts threads - 1 workers (threads >= 1). Workers flush denormals. Throws std::system_error
+  // when the system gives no more threads.
   explicit ThreadPool(size_t threads);
   ~ThreadPool();
   ThreadPool(const ThreadPool&) = delete;
@@ -41,6 +42,7 @@ class ThreadPool {
   };
 
   void Work(size_t self);
+  void Stop();
   // Takes tasks of round `round` until none is left, from the thread's own share first.
   void TakeTasks(uint64_t round, size_t self);
   void TakeShare(uint64_t round, size_t k);

@@ -26,8 +26,9 @@ inline std::vector<float> RunModel(const LanguageModel& model, std::array<int32_
   auto state = nn::State::Create(model.state_shapes());
   const size_t v = model.logits_size();
   std::vector<float> logits(v);
-  model.Forward(*workspace, std::span(ids).first(2), *state);
-  model.Forward(*workspace, std::span(ids).last(1), *state);
+  const Part two = {2, &*state}, one = {1, &*state};
+  model.Forward(*workspace, std::span(ids).first(2), {&two, 1});
+  model.Forward(*workspace, std::span(ids).last(1), {&one, 1});
   model.Logits(*workspace, 0, {logits.data(), 1, v, v});
   return logits;
 }

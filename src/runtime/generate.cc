@@ -1,7 +1,11 @@
 #include "runtime/generate.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <chrono>
+
+#include "kernels/find_nonfinite/find_nonfinite.h"
 
 namespace hognose::runtime {
 
@@ -22,6 +26,22 @@ std::vector<bool> DrawableTokens(const Model& model, bool ignore_eos) {
   return drawable;
 }
 
+namespace {
+
+// Finite weights can still overflow on the way; nothing drawn from that would mean anything.
+core::Status CheckFinite(const Session& session) {
+  const auto logits = session.logits();
+  const std::lock_guard lock(session.model().compute);
+  core::Exec exec = session.model().exec();
+  const core::TensorView view = {logits.data(), core::DType::kF32, 1, {logits.size()}};
+  const auto bad = kernels::FindNonFinite(exec, view);
+  if (!bad) return {};
+  return core::Status::Failed(fmt::format("{}: logit {} after token {} is not a finite number",
+                                          session.model().path, *bad, session.position()));
+}
+
+}  // namespace
+
 core::Result<Generation> Generate(Session& session, Sampler& sampler, TextStream& text,
                                   const GenerateOptions& options, TextSink sink) {
   HOGNOSE_CHECK(session.position() > 0);
@@ -31,6 +51,7 @@ core::Result<Generation> Generate(Session& session, Sampler& sampler, TextStream
   while (result.ids.size() < options.max_tokens) {
     // A continuation from the saved state must draw the end of text again.
     const core::Rng::State before = sampler.rng();
+    HOGNOSE_TRY(CheckFinite(session));
     const int32_t id = sampler.Sample(session.logits());
     if (std::find(eos.begin(), eos.end(), id) != eos.end()) {
       sampler.RestoreRng(before);

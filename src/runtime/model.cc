@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <system_error>
 #include <thread>
 
 #include "core/cpu.h"
@@ -96,6 +97,19 @@ core::Status LoadWeights(Model& model, const LoadOptions& options) {
   return options.quantize ? core::Status() : CheckFinite(model);
 }
 
+core::Result<std::unique_ptr<core::ThreadPool>> NewPool(size_t threads) {
+  constexpr size_t kMost = 1024;
+  if (threads > kMost) {
+    return core::Status::Usage(fmt::format("threads: got {}, want at most {}", threads, kMost));
+  }
+  try {
+    return std::make_unique<core::ThreadPool>(threads);
+  } catch (const std::system_error& error) {
+    return core::Status::Failed(
+        fmt::format("threads: could not start {}: {}", threads, error.what()));
+  }
+}
+
 // The tokenizer is read beside the weights' check: both take about as long.
 core::Status LoadParts(Model& model, const LoadOptions& options) {
   std::optional<core::Result<io::Tokenizer>> tokenizer;
@@ -119,7 +133,7 @@ core::Result<std::shared_ptr<const Model>> Model::Load(const std::string& path,
   model->path = path;
   HOGNOSE_ASSIGN(model->folder, io::OpenModelFolder(path));
   const size_t threads = options.threads == 0 ? core::Cpu().physical_cores() : options.threads;
-  model->pool = std::make_unique<core::ThreadPool>(threads);
+  HOGNOSE_ASSIGN(model->pool, NewPool(threads));
   HOGNOSE_TRY(LoadParts(*model, options));
   HOGNOSE_ASSIGN(model->eos_ids, ReadEos(model->folder, model->lm.logits_size()));
   model->sampleable = Sampleable(*model);

@@ -1,7 +1,6 @@
 // hognose score: perplexity and logits of a given text.
 #include <fmt/format.h>
 
-#include <algorithm>
 #include <cmath>
 
 #include "cli/command.h"
@@ -9,6 +8,7 @@
 #include "cli/options.h"
 #include "io/file.h"
 #include "io/npy.h"
+#include "runtime/perplexity.h"
 #include "runtime/session.h"
 
 namespace hognose::cli {
@@ -40,28 +40,12 @@ core::Result<std::vector<int32_t>> ReadIds(const ScoreOptions& o, const std::str
   return core::Status::Failed(where + ": got no tokens, want at least one");
 }
 
-// -log of the probability that `logits` give to `id`.
-double NegativeLogLikelihood(std::span<const float> logits, int32_t id) {
-  const double best = *std::max_element(logits.begin(), logits.end());
-  double sum = 0.0;
-  for (const float logit : logits) sum += std::exp(logit - best);
-  return best + std::log(sum) - logits[static_cast<size_t>(id)];
-}
-
-struct Sum {
-  double nll = 0.0;
-  size_t targets = 0;
-};
-
 // Feeds all ids; `row` sees the logits of each and may stop.
-core::Status Feed(runtime::Session& session, std::span<const int32_t> ids, Sum& sum,
+core::Status Feed(runtime::Session& session, std::span<const int32_t> ids, runtime::NllSum& sum,
                   core::FunctionRef<bool(std::span<const float>)> row) {
   Progress bar("score", ids.size());
   const auto status = session.Score(ids, [&](size_t i, std::span<const float> logits) {
-    if (i + 1 < ids.size() && static_cast<size_t>(ids[i + 1]) < logits.size()) {
-      sum.nll += NegativeLogLikelihood(logits, ids[i + 1]);
-      ++sum.targets;
-    }
+    if (i + 1 < ids.size()) sum.Add(logits, ids[i + 1]);
     bar.Update(i + 1);
     return row(logits) && !Interrupted();
   });
@@ -71,7 +55,7 @@ core::Status Feed(runtime::Session& session, std::span<const int32_t> ids, Sum& 
 }
 
 core::Status FeedInto(const std::string& logits, runtime::Session& session,
-                      std::span<const int32_t> ids, Sum& sum) {
+                      std::span<const int32_t> ids, runtime::NllSum& sum) {
   if (logits.empty()) {
     return Feed(session, ids, sum, [](std::span<const float>) { return true; });
   }
@@ -79,10 +63,10 @@ core::Status FeedInto(const std::string& logits, runtime::Session& session,
                       [&](io::NpyRowSink sink) { return Feed(session, ids, sum, sink); });
 }
 
-void Report(size_t tokens, const Sum& sum) {
+void Report(size_t tokens, const runtime::NllSum& sum) {
   core::Value nll, perplexity;  // one token predicts nothing
-  if (sum.targets > 0) {
-    const double mean = sum.nll / static_cast<double>(sum.targets);
+  if (sum.targets() > 0) {
+    const double mean = sum.mean();
     nll = mean;
     // JSON has no infinity.
     if (std::isfinite(std::exp(mean))) perplexity = std::exp(mean);
@@ -103,7 +87,7 @@ core::Result<int> Score(const ScoreOptions& o) {
   HOGNOSE_TRY(ids.status());
   HOGNOSE_ASSIGN(auto session, runtime::Session::Create(
                                    model, {.piece = o.piece, .exact = o.activations == "f32"}));
-  Sum sum;
+  runtime::NllSum sum;
   const core::Status status = FeedInto(o.logits, session, *ids, sum);
   if (Interrupted()) return kExitInterrupted;
   if (status.message().starts_with("token ")) {

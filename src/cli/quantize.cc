@@ -2,12 +2,14 @@
 #include "runtime/quantize.h"
 
 #include <fmt/format.h>
-#include <unistd.h>
 
+#include <cmath>
 #include <filesystem>
+#include <iterator>
 
 #include "cli/command.h"
 #include "cli/options.h"
+#include "cli/output_folder.h"
 #include "io/file.h"
 #include "io/json.h"
 #include "io/safetensors.h"
@@ -66,128 +68,191 @@ core::Status CopyFile(const fs::path& from, const fs::path& to) {
   return io::WriteFile(to.string(), bytes);
 }
 
-core::Status WriteFolder(const Options& o, const runtime::Model& model, const fs::path& folder) {
-  const Target& target = Find(o.to);
-  HOGNOSE_ASSIGN(const auto quantized,
-                 runtime::Quantize(model.exec(), model.folder.tensors,
-                                   {.encoding = target.encoding, .group = o.group}, model.path));
+// Where to leave after Ctrl-C; Quantize then says nothing and cleans up.
+core::Status CheckInterrupt() {
+  return Interrupted() ? core::Status::Failed("quantize: interrupted") : core::Status();
+}
+
+// The file that holds a tensor.
+std::string FileOf(const runtime::Model& model, const std::string& tensor) {
+  for (const auto& file : model.folder.files) {
+    if (file.tensors().contains(tensor)) return file.path();
+  }
+  return model.path;
+}
+
+// Tensor by tensor, so that the bar moves and Ctrl-C is heard.
+core::Result<runtime::QuantizedTensors> Encode(const Options& o, const runtime::Model& model) {
+  const auto& tensors = model.folder.tensors;
+  const runtime::QuantizeOptions options = {.encoding = Find(o.to).encoding, .group = o.group};
+  runtime::QuantizedTensors all;
+  Progress bar("quantize", model.weight_bytes());
+  size_t done = 0;
+  for (const auto& [name, tensor] : tensors) {
+    HOGNOSE_TRY(CheckInterrupt());
+    core::TensorMap one = {{name, tensor}};
+    // Scales beside it tell that it is quantised, which is refused.
+    if (const auto scales = tensors.find(name + ".scales"); scales != tensors.end()) {
+      one.insert(*scales);
+    }
+    HOGNOSE_ASSIGN(auto part, runtime::Quantize(model.exec(), one, options, FileOf(model, name)));
+    all.tensors.merge(part.tensors);
+    std::move(part.memory.begin(), part.memory.end(), std::back_inserter(all.memory));
+    bar.Update(done += tensor.bytes());
+  }
+  HOGNOSE_TRY(CheckInterrupt());
+  return all;
+}
+
+// Fills `folder` and returns the bytes of its weights.
+core::Result<uint64_t> WriteModel(const Options& o, const runtime::Model& model,
+                                  const OutputFolder& folder) {
+  HOGNOSE_ASSIGN(const auto quantized, Encode(o, model));
   const std::vector<std::pair<std::string, core::TensorView>> tensors(quantized.tensors.begin(),
                                                                       quantized.tensors.end());
-  const std::string scheme = fmt::format("{} group {}", target.name, o.group);
-  HOGNOSE_TRY(io::WriteSafetensors((folder / "model.safetensors").string(), tensors,
+  const Target& target = Find(o.to);
+  const std::string scheme = target.encoding == codecs::Encoding::kPlain
+                                 ? std::string(target.name)
+                                 : fmt::format("{} group {}", target.name, o.group);
+  HOGNOSE_TRY(io::WriteSafetensors(folder / "model.safetensors", tensors,
                                    {{"format", "pt"}, {"hognose", scheme}}));
   HOGNOSE_TRY(
-      io::WriteFile((folder / "config.json").string(),
+      io::WriteFile(folder / "config.json",
                     io::ToJson(WithScheme(model.folder.config, target, o.group), 2) + "\n"));
   for (const char* name : {"generation_config.json", "tokenizer.json", "tokenizer_config.json",
                            "special_tokens_map.json"}) {
     HOGNOSE_TRY(CopyFile(fs::path(model.path) / name, folder / name));
   }
-  return {};
+  uint64_t bytes = 0;
+  for (const auto& [name, tensor] : tensors) bytes += tensor.bytes();
+  return bytes;
 }
 
-// Puts the finished folder in its place; an old one is kept until then.
-core::Status Install(const fs::path& made, const fs::path& out) {
-  std::error_code error;
-  const fs::path old = made.string() + ".old";
-  const bool replace = fs::exists(out, error);
-  if (replace) fs::rename(out, old, error);
-  if (!error) fs::rename(made, out, error);
-  if (error) {
-    std::error_code undo;
-    if (replace && !fs::exists(out, undo)) fs::rename(old, out, undo);
-    return core::Status::Failed(
-        fmt::format("{}: could not write: {}", out.string(), error.message()));
-  }
-  if (replace) fs::remove_all(old, error);
-  return {};
-}
-
-core::Status MakeFolder(const Options& o, const runtime::Model& model) {
-  fs::path out = fs::path(o.out).lexically_normal();
-  if (!out.has_filename()) out = out.parent_path();
-  std::error_code error;
-  if (fs::exists(out, error) && !o.force) {
-    return core::Status::Failed(
-        fmt::format("{}: got an existing folder, want a new one (or --force)", o.out));
-  }
-  const fs::path made = fmt::format("{}.part.{}", out.string(), getpid());
-  if (!fs::create_directory(made, error)) {
-    return core::Status::Failed(fmt::format("{}: could not create: {}", o.out, error.message()));
-  }
-  core::Status status = WriteFolder(o, model, made);
-  if (status.ok()) status = Install(made, out);
-  fs::remove_all(made, error);
-  return status;
-}
-
-core::Result<double> Perplexity(const Options& o, const std::string& folder,
-                                const std::string& text) {
-  HOGNOSE_ASSIGN(const auto model, LoadModel(folder, o.common, /*tokenizer=*/true));
-  if (!model->tokenizer) {
+core::Result<std::vector<int32_t>> EncodeText(const Options& o, const runtime::Model& model,
+                                              const std::string& text) {
+  if (!model.tokenizer) {
     return core::Status::Failed(fmt::format(
-        "{}/tokenizer.json: got no such file, --calibration needs a tokenizer", folder));
+        "{}/tokenizer.json: got no such file, --calibration needs a tokenizer", model.path));
   }
-  HOGNOSE_ASSIGN(const auto ids, model->tokenizer->Encode(text));
-  HOGNOSE_ASSIGN(auto session, runtime::Session::Create(model, {}));
-  Progress bar("perplexity", ids.size());
-  HOGNOSE_ASSIGN(const auto sum, runtime::MeasureNll(session, ids, [&](size_t done) {
-                   bar.Update(done);
-                   return true;
-                 }));
-  if (sum.targets() == 0) {
+  const std::string where = InputName(o.calibration);
+  auto ids = model.tokenizer->Encode(text);
+  if (!ids.ok()) return core::Status::Failed(where + ": " + ids.status().message());
+  if (ids->size() < 2) {
     return core::Status::Failed(
-        fmt::format("{}: got fewer than two tokens, want more", InputName(o.calibration)));
+        fmt::format("{}: got a text of {} tokens, want at least two", where, ids->size()));
   }
-  return std::exp(sum.mean());
+  return ids;
 }
 
-core::Result<int> Judge(const Options& o, const std::string& model, const std::string& text,
-                        core::Value::Object report) {
-  HOGNOSE_ASSIGN(const double before, Perplexity(o, model, text));
-  HOGNOSE_ASSIGN(const double after, Perplexity(o, o.out, text));
-  const double rise = after / before - 1.0;
-  const double allowed = Find(o.to).allowed_rise;
-  report.emplace_back("perplexity_before", before);
-  report.emplace_back("perplexity_after", after);
-  report.emplace_back("rise", rise);
-  report.emplace_back("allowed_rise", allowed);
+// The mean negative log-likelihood.
+core::Result<double> Nll(const Options& o, std::shared_ptr<const runtime::Model> model,
+                         std::span<const int32_t> ids, const char* when) {
+  HOGNOSE_ASSIGN(auto session, runtime::Session::Create(std::move(model), {}));
+  Progress bar(fmt::format("perplexity {}", when), ids.size());
+  const auto sum = runtime::MeasureNll(session, ids, [&](size_t done) {
+    bar.Update(done);
+    return !Interrupted();
+  });
+  HOGNOSE_TRY(CheckInterrupt());
+  if (sum.ok()) return sum->mean();
+  const bool of_text = sum.status().message().starts_with("token ");
+  return core::Status::Failed((of_text ? InputName(o.calibration) + ": " : "") +
+                              sum.status().message());
+}
+
+// What became of the model.
+struct Outcome {
+  uint64_t bytes_before = 0, bytes_after = 0;
+  double nll_before = 0.0, nll_after = 0.0;  // with --calibration only
+  double rise() const { return std::expm1(nll_after - nll_before); }
+};
+
+core::Value FiniteOrNull(double value) {  // JSON has no infinity
+  return std::isfinite(value) ? core::Value(value) : core::Value();
+}
+
+void Report(const Options& o, const Outcome& outcome) {
+  const Target& target = Find(o.to);
+  const bool measured = !o.calibration.empty();
+  const double before = std::exp(outcome.nll_before), after = std::exp(outcome.nll_after);
   if (o.common.json) {
+    core::Value::Object report = {{"model", o.model},
+                                  {"out", o.out},
+                                  {"bytes_before", outcome.bytes_before},
+                                  {"bytes_after", outcome.bytes_after}};
+    if (measured) {
+      report.emplace_back("perplexity_before", FiniteOrNull(before));
+      report.emplace_back("perplexity_after", FiniteOrNull(after));
+      report.emplace_back("rise", FiniteOrNull(outcome.rise()));
+      report.emplace_back("allowed_rise", target.allowed_rise);
+    }
     PrintJson(report);
-  } else {
-    Print(fmt::format("perplexity {:.4f} -> {:.4f}: {:+.3f} %, gate {:.1f} %\n", before, after,
-                      rise * 100.0, allowed * 100.0));
+    return;
   }
-  if (rise <= allowed || !o.gate) return kExitDone;
-  return core::Status::Failed(fmt::format("--gate: got a rise of {:.3f} %, want at most {:.1f} %",
-                                          rise * 100.0, allowed * 100.0));
+  Print(fmt::format("weights {} -> {} bytes\n", outcome.bytes_before, outcome.bytes_after));
+  if (!measured) return;
+  Print(fmt::format("perplexity {:.4f} -> {:.4f}: {:+.3f} %, gate {:.1f} %\n", before, after,
+                    outcome.rise() * 100.0, target.allowed_rise * 100.0));
 }
 
-core::Result<int> Quantize(const Options& o) {
-  if (o.out.empty()) return core::Status::Usage("OUT: missing, want a folder to write");
-  if (o.to.empty()) return core::Status::Usage("--to: missing, want int8, int4 or bf16");
+core::Status CheckGate(const Options& o, const Outcome& outcome) {
+  const double allowed = Find(o.to).allowed_rise;
+  if (!o.gate || outcome.rise() <= allowed) return {};
+  return core::Status::Failed(
+      fmt::format("--gate: got a perplexity {:.3f} % higher, want at most {:.1f} %; {} not written",
+                  outcome.rise() * 100.0, allowed * 100.0, o.out));
+}
+
+core::Result<int> Work(const Options& o) {
+  const bool measure = !o.calibration.empty();
+  std::string text;
+  if (measure) {
+    HOGNOSE_ASSIGN(text, ReadInput(o.calibration));
+  }
+  HOGNOSE_ASSIGN(auto folder, OutputFolder::Create(o.out, o.model, o.force));
+  HOGNOSE_ASSIGN(const auto model, LoadModel(o.model, o.common, /*tokenizer=*/measure));
+  Outcome outcome = {.bytes_before = model->weight_bytes()};
+  std::vector<int32_t> ids;
+  if (measure) {
+    HOGNOSE_ASSIGN(ids, EncodeText(o, *model, text));
+    HOGNOSE_ASSIGN(outcome.nll_before, Nll(o, model, ids, "before"));
+  }
+  const auto bytes = WriteModel(o, *model, folder);
+  HOGNOSE_TRY(folder.Named(bytes.status()));
+  outcome.bytes_after = *bytes;
+  if (measure) {
+    // As it was written. Warnings of the same tensors were printed already.
+    const auto written = runtime::Model::Load(
+        folder.path(), {.threads = o.common.threads.value_or(0), .tokenizer = false});
+    HOGNOSE_TRY(folder.Named(written.status()));
+    HOGNOSE_ASSIGN(outcome.nll_after, Nll(o, *written, ids, "after"));
+  }
+  const core::Status gate = CheckGate(o, outcome);
+  if (gate.ok()) HOGNOSE_TRY(folder.Commit());
+  Report(o, outcome);
+  HOGNOSE_TRY(gate);
+  return kExitDone;
+}
+
+core::Status CheckOptions(const Options& o) {
+  if (o.model.empty()) return core::Status::Usage("MODEL: got none, want a model's folder");
+  if (o.out.empty()) return core::Status::Usage("OUT: got none, want a folder to write");
+  if (o.to.empty()) return core::Status::Usage("--to: got none, want int8|int4|bf16");
   if (o.group != 32 && o.group != 64 && o.group != 128) {
     return core::Status::Usage(fmt::format("--group: got {}, want 32, 64 or 128", o.group));
   }
   if (o.gate && o.calibration.empty()) {
-    return core::Status::Usage("--gate: needs --calibration FILE");
+    return core::Status::Usage("--gate: got no --calibration FILE, want one to measure with");
   }
-  std::string text;
-  if (!o.calibration.empty()) {
-    HOGNOSE_ASSIGN(text, ReadInput(o.calibration));
-  }
-  core::Value::Object report;
-  {
-    HOGNOSE_ASSIGN(const auto model, LoadModel(o.model, o.common, /*tokenizer=*/false));
-    HOGNOSE_TRY(MakeFolder(o, *model));
-    report = {{"model", o.model}, {"out", o.out}, {"bytes_before", model->weight_bytes()}};
-  }
-  std::error_code error;
-  report.emplace_back("bytes_after", static_cast<uint64_t>(fs::file_size(
-                                         fs::path(o.out) / "model.safetensors", error)));
-  if (!o.calibration.empty()) return Judge(o, o.model, text, std::move(report));
-  if (o.common.json) PrintJson(report);
-  return kExitDone;
+  return {};
+}
+
+core::Result<int> Quantize(const Options& o) {
+  HOGNOSE_TRY(CheckOptions(o));
+  CatchInterrupt();
+  auto code = Work(o);
+  if (Interrupted()) return kExitInterrupted;
+  return code;
 }
 
 }  // namespace

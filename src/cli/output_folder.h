@@ -1,0 +1,44 @@
+// A folder that a command writes: made aside, then put in its place as a whole.
+#pragma once
+
+#include <filesystem>
+#include <string>
+#include <utility>
+
+#include "core/status.h"
+
+namespace hognose::cli {
+
+class OutputFolder {
+ public:
+  // Makes the temporary folder beside `path`. An existing folder is refused without `force`; with
+  // it, only an empty one or a model's (it has config.json) is replaced, so that a wrong name never
+  // costs anything else. So is a folder that is or holds `source`, what the command reads.
+  static core::Result<OutputFolder> Create(const std::string& path, const std::string& source,
+                                           bool force);
+  OutputFolder(OutputFolder&& other) noexcept
+      : given_(std::move(other.given_)),
+        final_(std::move(other.final_)),
+        made_(std::exchange(other.made_, {})) {}
+  OutputFolder& operator=(OutputFolder&&) = delete;
+  ~OutputFolder();  // without Commit everything is as it was before
+
+  // The folder to fill.
+  std::string path() const { return made_.string(); }
+  std::string operator/(const char* name) const { return (made_ / name).string(); }
+
+  // Nothing else may be done afterwards.
+  core::Status Commit();
+
+  // A message about a file in here, with the name that the user gave.
+  core::Status Named(const core::Status& status) const;
+
+ private:
+  OutputFolder() = default;
+
+  std::string given_;
+  std::filesystem::path final_;
+  std::filesystem::path made_;  // empty when nothing is left to remove
+};
+
+}  // namespace hognose::cli

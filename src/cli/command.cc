@@ -93,9 +93,8 @@ core::Result<std::shared_ptr<const runtime::Model>> LoadModel(const std::string&
                                                               bool tokenizer,
                                                               const std::string& quantize) {
   HOGNOSE_ASSIGN(const std::string folder, ModelPath(path));
-  runtime::LoadOptions load = {.threads = options.threads.value_or(0),
-                               .strict = options.strict,
-                               .tokenizer = tokenizer};
+  runtime::LoadOptions load = {
+      .threads = options.threads.value_or(0), .strict = options.strict, .tokenizer = tokenizer};
   if (!quantize.empty()) {
     const bool int8 = quantize == "int8";
     load.quantize = {int8 ? codecs::Encoding::kInt8 : codecs::Encoding::kInt4};

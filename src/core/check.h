@@ -8,11 +8,11 @@ namespace hognose::core {
 
 }  // namespace hognose::core
 
-#define HOGNOSE_CHECK(condition)                                               \
-  do {                                                                         \
-    if (!(condition)) [[unlikely]] {                                           \
-      ::hognose::core::CheckFailed(__FILE__, __LINE__, #condition);            \
-    }                                                                          \
+#define HOGNOSE_CHECK(condition)                                    \
+  do {                                                              \
+    if (!(condition)) [[unlikely]] {                                \
+      ::hognose::core::CheckFailed(__FILE__, __LINE__, #condition); \
+    }                                                               \
   } while (false)
 
 // For hot code: checked in debug and sanitizer builds only.

@@ -22,14 +22,13 @@ class Value {
   Value() = default;
   Value(bool b) : data_(b) {}  // NOLINT
   template <std::integral T>
-    requires(!std::is_same_v<T, bool>)
-  Value(T i) : data_(static_cast<int64_t>(i)) {}             // NOLINT
-  Value(double d) : data_(d) {}                              // NOLINT
-  Value(std::string s) : data_(std::move(s)) {}              // NOLINT
-  Value(std::string_view s) : data_(std::string(s)) {}       // NOLINT
-  Value(const char* s) : data_(std::string(s)) {}            // NOLINT
-  Value(Array a) : data_(std::move(a)) {}                    // NOLINT
-  Value(Object o) : data_(std::move(o)) {}                   // NOLINT
+  requires(!std::is_same_v<T, bool>) Value(T i) : data_(static_cast<int64_t>(i)) {}  // NOLINT
+  Value(double d) : data_(d) {}                                                      // NOLINT
+  Value(std::string s) : data_(std::move(s)) {}                                      // NOLINT
+  Value(std::string_view s) : data_(std::string(s)) {}                               // NOLINT
+  Value(const char* s) : data_(std::string(s)) {}                                    // NOLINT
+  Value(Array a) : data_(std::move(a)) {}                                            // NOLINT
+  Value(Object o) : data_(std::move(o)) {}                                           // NOLINT
 
   bool is_null() const { return std::holds_alternative<std::monostate>(data_); }
   // The content if it has that type, else nullptr. AsDouble also takes integers.

@@ -199,7 +199,8 @@ TEST_P(Tensors, TheHeadIsItsOwnOrTheEmbeddingOrAnError) {
     const auto model = Build({checkpoint.config, "config.json", views, "model.safetensors"});
     ASSERT_TRUE(model.ok()) << model.status().message();
     EXPECT_EQ(model->tied, !c.own);
-    EXPECT_EQ(model->head.w.values.data, views.find(c.own ? "lm_head.weight" : embedding())->second.data);
+    EXPECT_EQ(model->head.w.values.data,
+              views.find(c.own ? "lm_head.weight" : embedding())->second.data);
   }
 }
 

@@ -29,9 +29,9 @@ struct Generation {
   double seconds = 0.0;
 };
 
-// Draws and feeds tokens after whatever the session has seen (position > 0). Text goes to `sink` as soon
-// as it is certain; it returns false to stop early (interrupt, closed pipe), which is looked at once a
-// token. What `text` still holds back at the end is the caller's to finish or save.
+// Draws and feeds tokens after whatever the session has seen (position > 0). Text goes to `sink` as
+// soon as it is certain; it returns false to stop early (interrupt, closed pipe), which is looked
+// at once a token. What `text` still holds back at the end is the caller's to finish or save.
 using TextSink = core::FunctionRef<bool(std::string_view text)>;
 core::Result<Generation> Generate(Session& session, Sampler& sampler, TextStream& text,
                                   const GenerateOptions& options, TextSink sink);

@@ -1,7 +1,8 @@
 // Sampler: from logits to the next token.
 //
-// In this order: repeat penalty, top-k, top-p, min-p, temperature, one draw. Temperature 0 takes the
-// largest logit (after the penalty), the lowest id on ties. Tokens that are not sampleable never come.
+// In this order: repeat penalty, top-k, top-p, min-p, temperature, one draw. Temperature 0 takes
+// the largest logit (after the penalty), the lowest id on ties. Tokens that are not sampleable
+// never come.
 #pragma once
 
 #include <array>

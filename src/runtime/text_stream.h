@@ -1,5 +1,5 @@
-// TextStream: generated tokens in, text that may be printed out. Holds back an unfinished character and
-// whatever may still become a stop text.
+// TextStream: generated tokens in, text that may be printed out. Holds back an unfinished character
+// and whatever may still become a stop text.
 #pragma once
 
 #include <string>
@@ -16,8 +16,8 @@ class TextStream {
   // Empty stop texts are ignored.
   TextStream(const io::Tokenizer& tokenizer, std::vector<std::string> stops);
 
-  // The text that `id` makes certain. After a stop text was seen, stopped() is true, and neither it nor
-  // anything behind it comes out.
+  // The text that `id` makes certain. After a stop text was seen, stopped() is true, and neither it
+  // nor anything behind it comes out.
   core::Result<std::string> Push(int32_t id);
   // What is still held back, an unfinished character as U+FFFD.
   core::Result<std::string> Finish();

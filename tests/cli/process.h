@@ -40,8 +40,8 @@ struct Request {
 
 Outcome Launch(const Request& request);
 
-// False in a root without /dev/pts (a bare chroot): tests of what a terminal shows return at once then,
-// after one line that says so.
+// False in a root without /dev/pts (a bare chroot): tests of what a terminal shows return at once
+// then, after one line that says so.
 bool HaveTerminals();
 
 }  // namespace hognose::cli_test

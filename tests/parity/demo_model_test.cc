@@ -1,4 +1,5 @@
-// The bundled model continues a text as transformers does (tools/demo_model/evaluate.py wrote the fixture).
+// The bundled model continues a text as transformers does (tools/demo_model/evaluate.py wrote the
+// fixture).
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -33,8 +34,8 @@ TEST(DemoModel, GreedyTextEqualsTransformers) {
   const std::vector<int32_t> want = Ids(*fixture, "ids");
   while (ids.size() < want.size()) {
     const auto logits = session->logits();
-    ids.push_back(static_cast<int32_t>(std::max_element(logits.begin(), logits.end()) -
-                                       logits.begin()));
+    ids.push_back(
+        static_cast<int32_t>(std::max_element(logits.begin(), logits.end()) - logits.begin()));
     ASSERT_TRUE(session->Step(ids.back()).ok());
   }
   EXPECT_EQ(ids, want);

@@ -1,4 +1,5 @@
-// Every committed fixture against its float64 recurrence, and the invariances that must hold for all.
+// Every committed fixture against its float64 recurrence, and the invariances that must hold for
+// all.
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -19,8 +20,8 @@ using testing::SameBits;
 struct Expected {
   io::SafetensorsFile file;
   std::vector<int32_t> ids;
-  std::vector<size_t> rows;    // rows of `logits`: tokens whose logits are stored
-  std::vector<float> logits;   // [rows, V]
+  std::vector<size_t> rows;   // rows of `logits`: tokens whose logits are stored
+  std::vector<float> logits;  // [rows, V]
 };
 
 Expected ReadExpected(const std::string& folder) {
@@ -61,9 +62,7 @@ std::vector<std::string> Fixtures() {
 
 class Parity : public ::testing::TestWithParam<std::string> {
  protected:
-  std::string folder() const {
-    return HOGNOSE_SOURCE_DIR "/tests/fixtures/models/" + GetParam();
-  }
+  std::string folder() const { return HOGNOSE_SOURCE_DIR "/tests/fixtures/models/" + GetParam(); }
   std::shared_ptr<const Model> Load(size_t threads) const {
     auto model = Model::Load(folder(), {.threads = threads});
     EXPECT_TRUE(model.ok()) << model.status().message();
@@ -115,8 +114,8 @@ TEST_P(Parity, LogitsAndStatesEqualTheRecurrenceOnEveryTarget) {
       std::vector<float> conv(s.taps * s.channels), ssm(s.ssm_rows() * s.width);
       nn::ExportState(s, state.layer(i), conv.data(), ssm.data());
       const auto want = [&](std::string_view part) {
-        const auto& t = e.file.tensors().find("layers." + std::to_string(i) + "." +
-                                              std::string(part))->second;
+        const auto& t =
+            e.file.tensors().find("layers." + std::to_string(i) + "." + std::string(part))->second;
         return std::span(t.As<float>(), t.elements());
       };
       ASSERT_TRUE(CloseToScale(conv, want("conv"), 1e-4)) << i;
@@ -132,7 +131,8 @@ TEST_P(Parity, RoundedActivationsStayNear) {
   ASSERT_TRUE(CloseToScale(Score(session, e), e.logits, 3e-2));
 }
 
-// Every first split, step by step and odd pieces: not near, but the same bits, with either precision.
+// Every first split, step by step and odd pieces: not near, but the same bits, with either
+// precision.
 TEST_P(Parity, AnySplitIntoPiecesHasTheSameBits) {
   const Expected e = ReadExpected(folder());
   const auto model = Load(2);

@@ -35,17 +35,17 @@ namespace {
     if (!std::isfinite(error)) break;
   }
   if (worst <= tolerance) return ::testing::AssertionSuccess();
-  return ::testing::AssertionFailure() << "at " << where << ": got " << got[where] << ", want "
-                                       << want[where] << ": error over scale " << worst
-                                       << ", allowed " << tolerance;
+  return ::testing::AssertionFailure()
+         << "at " << where << ": got " << got[where] << ", want " << want[where]
+         << ": error over scale " << worst << ", allowed " << tolerance;
 }
 
 ::testing::AssertionResult SameBits(std::span<const float> got, std::span<const float> want) {
   if (auto ok = Comparable(got, want); !ok) return ok;
   for (size_t i = 0; i < want.size(); ++i) {
     if (std::memcmp(&got[i], &want[i], sizeof(float)) == 0) continue;
-    return ::testing::AssertionFailure() << "at " << i << ": got " << got[i] << ", want " << want[i]
-                                         << " (other bits)";
+    return ::testing::AssertionFailure()
+           << "at " << i << ": got " << got[i] << ", want " << want[i] << " (other bits)";
   }
   return ::testing::AssertionSuccess();
 }

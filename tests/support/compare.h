@@ -1,5 +1,5 @@
-// Comparison of numbers in tests. A comparison that compared nothing, a NaN, or two views of the same
-// memory is a failure, never a pass.
+// Comparison of numbers in tests. A comparison that compared nothing, a NaN, or two views of the
+// same memory is a failure, never a pass.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -13,8 +13,8 @@
 
 namespace hognose::testing {
 
-// Passes when every |got - want| <= tolerance * max |want| (elements of the output's scale; `tolerance`
-// is written by the caller as a multiple of an epsilon, with its derivation).
+// Passes when every |got - want| <= tolerance * max |want| (elements of the output's scale;
+// `tolerance` is written by the caller as a multiple of an epsilon, with its derivation).
 ::testing::AssertionResult CloseToScale(std::span<const float> got, std::span<const float> want,
                                         double tolerance);
 

@@ -20,8 +20,8 @@ TEST(CloseToScale, RefusesPlantedErrors) {
   auto sign = kWant;
   sign[2] = -sign[2];
   EXPECT_FALSE(CloseToScale(sign, kWant, 0.2));
-  for (const float bad : {std::numeric_limits<float>::quiet_NaN(),
-                          std::numeric_limits<float>::infinity()}) {
+  for (const float bad :
+       {std::numeric_limits<float>::quiet_NaN(), std::numeric_limits<float>::infinity()}) {
     for (size_t i = 0; i < kWant.size(); ++i) {
       auto got = kWant;
       got[i] = bad;

@@ -44,6 +44,11 @@ constexpr const DTypeInfo& Info(DType dtype) { return kDTypes[static_cast<size_t
 constexpr std::string_view Name(DType dtype) { return Info(dtype).name; }
 constexpr size_t Bytes(DType dtype) { return Info(dtype).bytes; }
 
+// The types that weights may be stored in as they are: f32, bf16, f16.
+constexpr bool IsWeightFloat(DType dtype) {
+  return dtype == DType::kF32 || dtype == DType::kBF16 || dtype == DType::kF16;
+}
+
 template <typename T>
 inline constexpr DType kDTypeOf = DType::kF32;
 template <>

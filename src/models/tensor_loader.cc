@@ -15,10 +15,6 @@ bool SameShape(const core::TensorView& tensor, const std::vector<size_t>& want) 
   return std::equal(want.begin(), want.end(), tensor.dims().begin(), tensor.dims().end());
 }
 
-bool IsFloat(core::DType dtype) {
-  return dtype == core::DType::kF32 || dtype == core::DType::kBF16 || dtype == core::DType::kF16;
-}
-
 }  // namespace
 
 bool TensorLoader::HasLayerFrom(const std::string& prefix, size_t first) const {
@@ -57,7 +53,7 @@ core::Result<codecs::WeightMatrix> TensorLoader::Matrix(const std::string& name,
                                                         const core::TensorView& tensor) {
   using codecs::Encoding;
   const bool int8 = tensor.dtype == core::DType::kI8;
-  if (IsFloat(tensor.dtype)) return codecs::WeightMatrix(tensor);
+  if (core::IsWeightFloat(tensor.dtype)) return codecs::WeightMatrix(tensor);
   const bool codes = int8 || tensor.dtype == core::DType::kU8;
   if (!codes || !Has(name + ".shape")) {
     return core::Status::Failed(fmt::format(
@@ -114,7 +110,7 @@ core::Status TensorLoader::BindRow(const std::string& name, const TensorRow& row
     HOGNOSE_ASSIGN(**matrix, Matrix(name, tensor));
     return {};
   }
-  if (!IsFloat(tensor.dtype)) {
+  if (!core::IsWeightFloat(tensor.dtype)) {
     return core::Status::Failed(fmt::format("{}: {}: got {}, want f32, bf16 or f16", where_, name,
                                             core::Name(tensor.dtype)));
   }

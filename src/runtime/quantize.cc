@@ -11,13 +11,8 @@ namespace {
 
 using codecs::Encoding;
 
-bool IsFloat(core::DType dtype) {
-  return dtype == core::DType::kF32 || dtype == core::DType::kBF16 || dtype == core::DType::kF16;
-}
-
 // Memory of the result, kept by it.
 uint8_t* NewBytes(QuantizedTensors& out, size_t bytes) {
-  // Rounded up, so that a kernel's vector may read to its end: codes are padded, scales are not.
   out.memory.push_back(std::make_unique<uint8_t[]>(bytes));
   return out.memory.back().get();
 }
@@ -92,7 +87,7 @@ core::Result<QuantizedTensors> Quantize(core::Exec exec, const core::TensorMap& 
           fmt::format("{}: {}: got {}, which is quantised already, want f32, bf16 or f16", where,
                       name, core::Name(tensor.dtype)));
     }
-    if (tensor.rank != 2 || !IsFloat(tensor.dtype)) {
+    if (tensor.rank != 2 || !core::IsWeightFloat(tensor.dtype)) {
       return core::Status::Failed(fmt::format("{}: {}: got {}, want a matrix of f32, bf16 or f16",
                                               where, name, core::ToString(tensor)));
     }

@@ -65,14 +65,10 @@ bool AnyNonFinite(const core::TensorView& tensor, size_t begin, size_t end) {
   return HWY_DYNAMIC_DISPATCH(AnyAllOnes16)(p + begin, end - begin, exponent);
 }
 
-bool IsFloat(core::DType dtype) {
-  return dtype == core::DType::kF32 || dtype == core::DType::kBF16 || dtype == core::DType::kF16;
-}
-
 }  // namespace
 
 std::optional<size_t> FindNonFinite(core::Exec& exec, const core::TensorView& tensor) noexcept {
-  if (!IsFloat(tensor.dtype)) return std::nullopt;
+  if (!core::IsWeightFloat(tensor.dtype)) return std::nullopt;
   const size_t block = (size_t{1} << 20) / core::Bytes(tensor.dtype);
   const size_t size = tensor.elements();
   std::atomic<size_t> first_block{~size_t{0}};
@@ -89,7 +85,7 @@ std::optional<size_t> FindNonFinite(core::Exec& exec, const core::TensorView& te
 }
 
 std::optional<size_t> FindNonFiniteRef(const core::TensorView& tensor) {
-  if (!IsFloat(tensor.dtype)) return std::nullopt;
+  if (!core::IsWeightFloat(tensor.dtype)) return std::nullopt;
   for (size_t i = 0; i < tensor.elements(); ++i) {
     float value = 0.0f;
     if (tensor.dtype == core::DType::kF32) value = tensor.As<float>()[i];

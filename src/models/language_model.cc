@@ -53,27 +53,33 @@ std::span<const nn::Segment> Segments(Workspace& ws, std::span<const Part> parts
 
 }  // namespace
 
+void LanguageModel::Norm(nn::Context& ctx, core::Mat<const float> x, core::Vec<const float> w,
+                         core::Mat<float> y) const {
+  const nn::Timed timed(ctx.profile, nn::Group::kNorm);
+  kernels::RmsNorm(ctx.exec, {.x = x, .w = w, .y = y, .group = width(), .eps = norm_eps});
+}
+
 void LanguageModel::Forward(Workspace& ws, std::span<const int32_t> ids,
                             std::span<const Part> parts) const {
   HOGNOSE_DCHECK(!ids.empty() && ids.size() <= ws.h.rows);
   const core::Mat<float> h = ws.h.Rows(0, ids.size());
   const core::Mat<float> u = ws.u.Rows(0, ids.size());
-  for (size_t l = 0; l < ids.size(); ++l) {
-    codecs::DecodeRow(embedding, static_cast<size_t>(ids[l]), {h.Row(l), width()});
+  {
+    const nn::Timed timed(ws.ctx.profile, nn::Group::kEmbedding);
+    for (size_t l = 0; l < ids.size(); ++l) {
+      codecs::DecodeRow(embedding, static_cast<size_t>(ids[l]), {h.Row(l), width()});
+    }
   }
   for (size_t i = 0; i < blocks.size(); ++i) {
-    kernels::RmsNorm(ws.ctx.exec,
-                     {.x = h, .w = blocks[i].norm_w, .y = u, .group = width(), .eps = norm_eps});
+    Norm(ws.ctx, h, blocks[i].norm_w, u);
     blocks[i].mixer->Forward(ws.ctx, u, Segments(ws, parts, i), h);
   }
 }
 
 void LanguageModel::Logits(Workspace& ws, size_t begin, core::Mat<float> out) const {
   const core::Mat<float> u = ws.u.Rows(0, out.rows);
-  kernels::RmsNorm(
-      ws.ctx.exec,
-      {.x = ws.h.Rows(begin, out.rows), .w = norm_f, .y = u, .group = width(), .eps = norm_eps});
-  head.Forward(ws.ctx, u, out);
+  Norm(ws.ctx, ws.h.Rows(begin, out.rows), norm_f, u);
+  head.Forward(ws.ctx, nn::Group::kHead, u, out);
 }
 
 }  // namespace hognose::models

@@ -64,6 +64,10 @@ struct LanguageModel {
   void Forward(Workspace& ws, std::span<const int32_t> ids, std::span<const Part> parts) const;
   // out [rows, V] = the head's logits of rows [begin, begin + rows) of the last Forward.
   void Logits(Workspace& ws, size_t begin, core::Mat<float> out) const;
+
+ private:
+  void Norm(nn::Context& ctx, core::Mat<const float> x, core::Vec<const float> w,
+            core::Mat<float> y) const;
 };
 
 }  // namespace hognose::models

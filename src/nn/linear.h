@@ -8,6 +8,7 @@
 #include "core/exec.h"
 #include "core/tensor.h"
 #include "kernels/linear/linear.h"
+#include "nn/profile.h"
 
 namespace hognose::nn {
 
@@ -20,6 +21,7 @@ struct Context {
   bool exact = false;        // products in f32 only; otherwise activations may be rounded to bf16
   core::Arena scratch = {};  // blocks carve their buffers here; each block rewinds it first
   core::Vec<uint8_t> x_scratch = {};  // kernels::LinearScratch of the largest product
+  Profile* profile = nullptr;         // where the time goes, if anybody asks
 };
 
 struct Linear {
@@ -30,8 +32,11 @@ struct Linear {
   size_t cols() const { return w.cols; }
 
   // y [L, M] = x [L, K] w^T + bias; with `accumulate` it is added to y.
-  void Forward(Context& ctx, core::Mat<const float> x, core::Mat<float> y,
+  void Forward(Context& ctx, Group group, core::Mat<const float> x, core::Mat<float> y,
                bool accumulate = false) const {
+    const Timed timed(ctx.profile, group,
+                      {.weight_bytes = static_cast<double>(w.bytes()),
+                       .operations = 2.0 * static_cast<double>(x.rows * w.rows * w.cols)});
     kernels::Linear(ctx.exec, {.x = x,
                                .w = w,
                                .bias = bias,

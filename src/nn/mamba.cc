@@ -52,19 +52,22 @@ void MambaMixer::Forward(Context& ctx, core::Mat<const float> u, std::span<const
   const size_t states = w_.a.rows, rank = w_.dt_proj.cols();
   ctx.scratch.Rewind();
   const Buffers buf = Carve(ctx.scratch, u.rows);
-  w_.in_proj.Forward(ctx, u, buf.xz);
-  ForSegments(ctx, segments, [&](core::Exec& exec, const Segment& s) { Convolve(exec, buf, s); });
-  w_.x_proj.Forward(ctx, buf.x, buf.dt_bc);
+  w_.in_proj.Forward(ctx, Group::kInProj, u, buf.xz);
+  ForSegments(ctx, Group::kConv, segments,
+              [&](core::Exec& exec, const Segment& s) { Convolve(exec, buf, s); });
+  w_.x_proj.Forward(ctx, Group::kXProj, buf.x, buf.dt_bc);
   const core::Mat<float> dt = buf.dt_bc.Cols(0, rank);
   if (norm_dt_b_c_) {
+    const Timed timed(ctx.profile, Group::kNorm);
     for (const core::Mat<float>& part :
          {dt, buf.dt_bc.Cols(rank, states), buf.dt_bc.Cols(rank + states, states)}) {
       kernels::RmsNorm(ctx.exec, {.x = part, .y = part, .group = part.cols, .eps = norm_eps_});
     }
   }
-  w_.dt_proj.Forward(ctx, dt, buf.dt);
-  ForSegments(ctx, segments, [&](core::Exec& exec, const Segment& s) { Scan(exec, buf, s); });
-  w_.out_proj.Forward(ctx, buf.y, h, /*accumulate=*/true);
+  w_.dt_proj.Forward(ctx, Group::kDtProj, dt, buf.dt);
+  ForSegments(ctx, Group::kScan, segments,
+              [&](core::Exec& exec, const Segment& s) { Scan(exec, buf, s); });
+  w_.out_proj.Forward(ctx, Group::kOutProj, buf.y, h, /*accumulate=*/true);
 }
 
 }  // namespace hognose::nn

@@ -56,20 +56,23 @@ void Mamba2Mixer::Forward(Context& ctx, core::Mat<const float> u, std::span<cons
   const size_t inner = o_.heads * o_.head_dim;
   ctx.scratch.Rewind();
   const Buffers buf = Carve(ctx.scratch, u.rows);
-  w_.in_proj.Forward(ctx, u, buf.zxbcdt);
-  ForSegments(ctx, segments, [&](core::Exec& exec, const Segment& s) {
-    Convolve(exec, buf, s);
-    Scan(exec, buf, s);
-  });
-  kernels::RmsNorm(ctx.exec, {.x = buf.y,
-                              .z = buf.zxbcdt.Cols(0, inner),
-                              .w = w_.norm_w,
-                              .y = buf.y,
-                              .group = inner / o_.groups,
-                              .eps = o_.norm_eps,
-                              .gate = o_.gate,
-                              .normalize = o_.normalize});
-  w_.out_proj.Forward(ctx, buf.y, h, /*accumulate=*/true);
+  w_.in_proj.Forward(ctx, Group::kInProj, u, buf.zxbcdt);
+  ForSegments(ctx, Group::kConv, segments,
+              [&](core::Exec& exec, const Segment& s) { Convolve(exec, buf, s); });
+  ForSegments(ctx, Group::kScan, segments,
+              [&](core::Exec& exec, const Segment& s) { Scan(exec, buf, s); });
+  {
+    const Timed timed(ctx.profile, Group::kNorm);
+    kernels::RmsNorm(ctx.exec, {.x = buf.y,
+                                .z = buf.zxbcdt.Cols(0, inner),
+                                .w = w_.norm_w,
+                                .y = buf.y,
+                                .group = inner / o_.groups,
+                                .eps = o_.norm_eps,
+                                .gate = o_.gate,
+                                .normalize = o_.normalize});
+  }
+  w_.out_proj.Forward(ctx, Group::kOutProj, buf.y, h, /*accumulate=*/true);
 }
 
 }  // namespace hognose::nn

@@ -68,8 +68,14 @@ struct Segment {
 
 // Calls body(exec, segment) for every segment. One alone is split over the threads by its kernels;
 // several run beside each other, each on one thread: a batch of steps is many small pieces of work.
+// The time counts for `group`, which moves the convolutions' or the scans' part of the states.
 template <typename Body>
-void ForSegments(Context& ctx, std::span<const Segment> segments, const Body& body) {
+void ForSegments(Context& ctx, Group group, std::span<const Segment> segments, const Body& body) {
+  const LayerState& state = *segments[0].state;
+  const core::Mat<float>& moved = group == Group::kConv ? state.conv : state.ssm;
+  const double bytes = static_cast<double>(moved.rows * moved.cols * sizeof(float));
+  const Timed timed(ctx.profile, group,
+                    {.state_bytes = 2.0 * bytes * static_cast<double>(segments.size())});
   if (segments.size() == 1) return body(ctx.exec, segments[0]);
   ctx.exec.pool.Run(segments.size(), [&](size_t i) {
     core::Exec alone{*ctx.serial};

@@ -97,6 +97,8 @@ core::Status LoadWeights(Model& model, const LoadOptions& options) {
   return options.quantize ? core::Status() : CheckFinite(model);
 }
 
+}  // namespace
+
 core::Result<std::unique_ptr<core::ThreadPool>> NewPool(size_t threads) {
   constexpr size_t kMost = 1024;
   if (threads > kMost) {
@@ -109,6 +111,8 @@ core::Result<std::unique_ptr<core::ThreadPool>> NewPool(size_t threads) {
         fmt::format("threads: could not start {}: {}", threads, error.what()));
   }
 }
+
+namespace {
 
 // The tokenizer is read beside the weights' check: both take about as long.
 core::Status LoadParts(Model& model, const LoadOptions& options) {

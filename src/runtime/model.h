@@ -24,6 +24,9 @@ struct LoadOptions {
   std::optional<QuantizeOptions> quantize = {};  // re-encode the matrices in memory
 };
 
+// A pool of 1 to 1,024 threads, or what the system says against it.
+core::Result<std::unique_ptr<core::ThreadPool>> NewPool(size_t threads);
+
 // Immutable after Load and shared by its sessions, which may live on different threads: each call
 // that computes takes `compute`, since the pool has one caller at a time.
 struct Model {

@@ -26,6 +26,7 @@ core::Result<Session> Session::Create(std::shared_ptr<const Model> model,
   const auto& lm = model->lm;
   const size_t piece = std::min(options.piece, size_t{4096});
   HOGNOSE_ASSIGN(auto workspace, lm.NewWorkspace(model->exec(), piece, options.exact));
+  workspace.ctx.profile = options.profile;
   SessionState state;
   HOGNOSE_ASSIGN(state.state, nn::State::Create(lm.state_shapes()));
   state.logits.resize(lm.logits_size());

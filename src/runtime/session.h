@@ -29,6 +29,8 @@ struct SessionOptions {
   size_t piece = 256;
   // Every product in f32; otherwise activations may be rounded to bf16 where that is faster.
   bool exact = false;
+  // Adds up where the time goes; must outlive the session.
+  nn::Profile* profile = nullptr;
 };
 
 // Fails on an id outside the embedding.

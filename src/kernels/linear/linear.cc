@@ -17,53 +17,93 @@ HWY_BEFORE_NAMESPACE();
 namespace hognose::kernels {
 namespace HWY_NAMESPACE {
 
+using internal::From;
 using internal::kTileW;
 
 // Rows of x in a tile: as many as the registers hold beside kTileW rows of w.
 constexpr size_t kTileX = HWY_TARGET <= HWY_AVX3 ? 6 : 2;
 
+// Finish for a whole tile's row.
+HWY_INLINE void Finish4(const LinearArgs& a, size_t l, size_t m, size_t rows_w, const float* sums) {
+#if HWY_TARGET != HWY_SCALAR
+  if (rows_w == kTileW) {
+    const hn::FixedTag<float, kTileW> d;
+    float* y = a.y.Row(l) + m;
+    auto sum = hn::LoadU(d, sums);
+    if (a.bias.size != 0) sum = hn::Add(sum, hn::LoadU(d, a.bias.data + m));
+    if (a.accumulate) sum = hn::Add(hn::LoadU(d, y), sum);
+    return hn::StoreU(sum, d, y);
+  }
+#endif
+  internal::Finish(a, l, m, rows_w, sums);
+}
+
 // kX rows of x times kTileW rows of w. Rows of w from `rows_w` on repeat the last one; their sums
 // are not stored.
-template <size_t kX, typename T>
+template <size_t kX, From kFrom, typename T>
 HWY_INLINE void Tile(const LinearArgs& a, const T* w, size_t l, size_t m, size_t rows_w) {
   const DF d;
   const size_t lanes = hn::Lanes(d);
   const size_t k_size = a.x.cols;
   const T* w_row[kTileW];
+#pragma GCC unroll 8
   for (size_t j = 0; j < kTileW; ++j) w_row[j] = w + (m + std::min(j, rows_w - 1)) * k_size;
   const float* x_row[kX];
+#pragma GCC unroll 8
   for (size_t i = 0; i < kX; ++i) x_row[i] = a.x.Row(l + i);
   VF sum[kX][kTileW];
+#pragma GCC unroll 8
   for (size_t i = 0; i < kX; ++i) {
+#pragma GCC unroll 8
     for (size_t j = 0; j < kTileW; ++j) sum[i][j] = hn::Zero(d);
   }
   size_t k = 0;
   for (; k + lanes <= k_size; k += lanes) {
     VF wv[kTileW];
+#pragma GCC unroll 8
     for (size_t j = 0; j < kTileW; ++j) {
       wv[j] = LoadF32(d, w_row[j] + k);
-      if (kX <= internal::kFewRows) {
+      if (kFrom == From::kMemory) {
         internal::PrefetchAhead(w_row[0], sizeof(T) * (kTileW * k + j * lanes));
       }
     }
+#pragma GCC unroll 8
     for (size_t i = 0; i < kX; ++i) {
       const VF xv = hn::LoadU(d, x_row[i] + k);
+#pragma GCC unroll 8
       for (size_t j = 0; j < kTileW; ++j) sum[i][j] = hn::MulAdd(xv, wv[j], sum[i][j]);
     }
   }
   if (k < k_size) {
-    for (size_t j = 0; j < kTileW; ++j) {
-      const VF wv = LoadTail(d, w_row[j] + k, k_size - k);
-      for (size_t i = 0; i < kX; ++i) {
-        sum[i][j] = hn::MulAdd(LoadTail(d, x_row[i] + k, k_size - k), wv, sum[i][j]);
-      }
+    VF wv[kTileW];
+#pragma GCC unroll 8
+    for (size_t j = 0; j < kTileW; ++j) wv[j] = LoadTail(d, w_row[j] + k, k_size - k);
+#pragma GCC unroll 8
+    for (size_t i = 0; i < kX; ++i) {
+      const VF xv = LoadTail(d, x_row[i] + k, k_size - k);
+#pragma GCC unroll 8
+      for (size_t j = 0; j < kTileW; ++j) sum[i][j] = hn::MulAdd(xv, wv[j], sum[i][j]);
     }
   }
+#pragma GCC unroll 8
   for (size_t i = 0; i < kX; ++i) {
     float sums[kTileW];
     SumLanes4(d, sum[i][0], sum[i][1], sum[i][2], sum[i][3], sums);
-    internal::Finish(a, l + i, m, rows_w, sums);
+    Finish4(a, l + i, m, rows_w, sums);
   }
+}
+
+// A tile of 1 to kTileX rows of x.
+template <From kFrom, typename T>
+void TileRows(const LinearArgs& a, const T* w, size_t l, size_t rows_x, size_t m, size_t rows_w) {
+  if (rows_x == 1) return Tile<1, kFrom>(a, w, l, m, rows_w);
+#if HWY_TARGET <= HWY_AVX3
+  if (rows_x == 3) return Tile<3, kFrom>(a, w, l, m, rows_w);
+  if (rows_x == 4) return Tile<4, kFrom>(a, w, l, m, rows_w);
+  if (rows_x == 5) return Tile<5, kFrom>(a, w, l, m, rows_w);
+  if (rows_x == 6) return Tile<6, kFrom>(a, w, l, m, rows_w);
+#endif
+  Tile<2, kFrom>(a, w, l, m, rows_w);
 }
 
 template <typename T>
@@ -71,10 +111,8 @@ void Rows(const LinearArgs& a, size_t m_begin, size_t m_end) {
   const T* w = a.w.values.As<T>();
   internal::ForTiles(a, kTileX, sizeof(float), m_begin, m_end,
                      [&](size_t l, size_t rows_x, size_t m, size_t rows_w) HWY_ATTR {
-                       size_t i = 0;
-                       if (rows_x == kTileX) return Tile<kTileX>(a, w, l, m, rows_w);
-                       for (; i + 2 <= rows_x; i += 2) Tile<2>(a, w, l + i, m, rows_w);
-                       if (i < rows_x) Tile<1>(a, w, l + i, m, rows_w);
+                       if (l == 0) return TileRows<From::kMemory>(a, w, l, rows_x, m, rows_w);
+                       TileRows<From::kCache>(a, w, l, rows_x, m, rows_w);
                      });
 }
 

@@ -45,49 +45,73 @@ struct Operands {
   const core::BFloat16* w;  // [M, K]
 };
 
+// Finish with all four sums in one register.
+void Finish4(const LinearArgs& a, size_t l, size_t m, size_t rows_w, __m128 sums) {
+  if (rows_w < kTileW) {
+    float lanes[kTileW];
+    _mm_storeu_ps(lanes, sums);
+    return Finish(a, l, m, rows_w, lanes);
+  }
+  float* y = a.y.Row(l) + m;
+  if (a.bias.size != 0) sums = _mm_add_ps(sums, _mm_loadu_ps(a.bias.data + m));
+  if (a.accumulate) sums = _mm_add_ps(_mm_loadu_ps(y), sums);
+  _mm_storeu_ps(y, sums);
+}
+
 // kX rows of x times kTileW rows of w; rows of w from `rows_w` on repeat the last one.
-template <size_t kX>
+template <size_t kX, From kFrom>
 void Tile(const Operands& o, size_t l, size_t m, size_t rows_w) {
   const size_t k_size = o.args.x.cols;
   const core::BFloat16* w_row[kTileW];
+#pragma GCC unroll 8
   for (size_t j = 0; j < kTileW; ++j) w_row[j] = o.w + (m + std::min(j, rows_w - 1)) * k_size;
   const core::BFloat16* x = o.x + l * o.stride;
   __m512 sum[kX][kTileW];
+#pragma GCC unroll 8
   for (size_t i = 0; i < kX; ++i) {
+#pragma GCC unroll 8
     for (size_t j = 0; j < kTileW; ++j) sum[i][j] = _mm512_setzero_ps();
   }
   size_t k = 0;
   for (; k + kLanes <= k_size; k += kLanes) {
     __m512bh wv[kTileW];
+#pragma GCC unroll 8
     for (size_t j = 0; j < kTileW; ++j) {
       wv[j] = LoadBf16(w_row[j] + k);
-      if (kX <= kFewRows) PrefetchAhead(w_row[0], sizeof(*w_row[0]) * (kTileW * k + j * kLanes));
+      if (kFrom == From::kMemory) {
+        PrefetchAhead(w_row[0], sizeof(*w_row[0]) * (kTileW * k + j * kLanes));
+      }
     }
+#pragma GCC unroll 8
     for (size_t i = 0; i < kX; ++i) {
       const __m512bh xv = LoadBf16(x + i * o.stride + k);
+#pragma GCC unroll 8
       for (size_t j = 0; j < kTileW; ++j) sum[i][j] = _mm512_dpbf16_ps(sum[i][j], xv, wv[j]);
     }
   }
   if (k < k_size) {
+    __m512bh wv[kTileW];
+#pragma GCC unroll 8
+    for (size_t j = 0; j < kTileW; ++j) wv[j] = LoadBf16Tail(w_row[j] + k, k_size - k);
+#pragma GCC unroll 8
     for (size_t i = 0; i < kX; ++i) {
       const __m512bh xv = LoadBf16Tail(x + i * o.stride + k, k_size - k);
-      for (size_t j = 0; j < kTileW; ++j) {
-        sum[i][j] = _mm512_dpbf16_ps(sum[i][j], xv, LoadBf16Tail(w_row[j] + k, k_size - k));
-      }
+#pragma GCC unroll 8
+      for (size_t j = 0; j < kTileW; ++j) sum[i][j] = _mm512_dpbf16_ps(sum[i][j], xv, wv[j]);
     }
   }
+#pragma GCC unroll 8
   for (size_t i = 0; i < kX; ++i) {
-    float sums[kTileW];
-    _mm_storeu_ps(sums, Sum4(sum[i][0], sum[i][1], sum[i][2], sum[i][3]));
-    Finish(o.args, l + i, m, rows_w, sums);
+    Finish4(o.args, l + i, m, rows_w, Sum4(sum[i][0], sum[i][1], sum[i][2], sum[i][3]));
   }
 }
 
+template <From kFrom>
 void TileRows(const Operands& o, size_t l, size_t rows_x, size_t m, size_t rows_w) {
-  if (rows_x == kTileX) return Tile<kTileX>(o, l, m, rows_w);
-  size_t i = 0;
-  for (; i + 2 <= rows_x; i += 2) Tile<2>(o, l + i, m, rows_w);
-  if (i < rows_x) Tile<1>(o, l + i, m, rows_w);
+  constexpr decltype(&Tile<1, kFrom>) kTiles[kTileX] = {&Tile<1, kFrom>, &Tile<2, kFrom>,
+                                                        &Tile<3, kFrom>, &Tile<4, kFrom>,
+                                                        &Tile<5, kFrom>, &Tile<6, kFrom>};
+  kTiles[rows_x - 1](o, l, m, rows_w);
 }
 
 void EncodeRow(const float* x, size_t size, core::BFloat16* out) {
@@ -118,7 +142,8 @@ void LinearAvx512Bf16(core::Exec& exec, const LinearArgs& args) noexcept {
   exec.pool.Run((rows + step - 1) / step, [&](size_t task) {
     ForTiles(args, kTileX, sizeof(core::BFloat16), task * step, std::min(rows, (task + 1) * step),
              [&](size_t l, size_t rows_x, size_t m, size_t rows_w) {
-               TileRows(o, l, rows_x, m, rows_w);
+               if (l == 0) return TileRows<From::kMemory>(o, l, rows_x, m, rows_w);
+               TileRows<From::kCache>(o, l, rows_x, m, rows_w);
              });
   });
 }

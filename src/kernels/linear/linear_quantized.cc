@@ -24,9 +24,6 @@ using codecs::Encoding;
 using internal::kTileW;
 using internal::QuantizedRows;
 
-// Rows of x in a tile: the integer and the f32 sums of kTileX * kTileW pairs live in registers.
-constexpr size_t kTileX = 2;
-
 // No cap on the lanes of a vector.
 constexpr size_t kLongest = 64;
 
@@ -141,7 +138,7 @@ HWY_INLINE void SumGroup(const int16_t* const* x, const uint8_t* const* w, size_
     for (size_t k = k0; k < k0 + group; k += lanes) {
       for (size_t j = 0; j < kTileW; ++j) {
         wv[j] = hn::PromoteTo(d16, hn::LoadU(d_codes, reinterpret_cast<const int8_t*>(w[j]) + k));
-        if (kX <= internal::kFewRows) internal::PrefetchAhead(w[0], kTileW * k + j * lanes);
+        internal::PrefetchAhead(w[0], kTileW * k + j * lanes);
       }
       for (size_t i = 0; i < kX; ++i) {
         const auto xv = hn::LoadU(d16, x[i] + k);
@@ -154,7 +151,7 @@ HWY_INLINE void SumGroup(const int16_t* const* x, const uint8_t* const* w, size_
   for (size_t k = k0; k < k0 + group; k += 2 * lanes) {
     for (size_t j = 0; j < kTileW; ++j) {
       wv[j] = hn::PromoteTo(d16, hn::LoadU(d_pairs, w[j] + k / 2));
-      if (kX <= internal::kFewRows) internal::PrefetchAhead(w[0], kTileW * k / 2 + j * lanes);
+      internal::PrefetchAhead(w[0], kTileW * k / 2 + j * lanes);
     }
     for (size_t i = 0; i < kX; ++i) {
       const auto x0 = hn::LoadU(d16, x[i] + k);
@@ -167,42 +164,59 @@ HWY_INLINE void SumGroup(const int16_t* const* x, const uint8_t* const* w, size_
   }
 }
 
-// kX rows of x times kTileW rows of w; rows of w from `rows_w` on repeat the last one.
-template <size_t kCap, Encoding kEncoding, size_t kX>
-HWY_INLINE void Tile(const LinearArgs& a, const QuantizedRows& q, size_t l, size_t m,
-                     size_t rows_w) {
+// The kTileW rows of w of a tile: where they and their scales begin. Rows from `rows_w` on repeat
+// the last one.
+struct TileRows {
+  const uint8_t* codes[kTileW];
+  const core::BFloat16* scales[kTileW];
+
+  TileRows(const LinearArgs& a, const QuantizedRows& q, size_t m, size_t rows_w) {
+    const size_t row_bytes = codecs::RowBytes(a.w.encoding, a.w.cols, a.w.group);
+    for (size_t j = 0; j < kTileW; ++j) {
+      const size_t row = m + std::min(j, rows_w - 1);
+      codes[j] = static_cast<const uint8_t*>(a.w.values.data) + row * row_bytes;
+      scales[j] = a.w.scales.template As<core::BFloat16>() + row * q.groups;
+    }
+  }
+};
+
+// kX rows of x times kTileW rows of w. sum_group(x, k0, sum) adds the integer products of the group
+// that begins at column k0.
+template <size_t kCap, Encoding kEncoding, size_t kX, class SumGroup>
+HWY_INLINE void Tile(const LinearArgs& a, const QuantizedRows& q, const TileRows& w, size_t l,
+                     size_t m, size_t rows_w, const SumGroup& sum_group) {
   const typename Vectors<kCap>::D32 d32;
   const typename Vectors<kCap>::DF32 df;
-  const size_t row_bytes = codecs::RowBytes(kEncoding, a.w.cols, a.w.group);
-  const uint8_t* w[kTileW];
-  const core::BFloat16* scale[kTileW];
-  for (size_t j = 0; j < kTileW; ++j) {
-    const size_t row = m + std::min(j, rows_w - 1);
-    w[j] = static_cast<const uint8_t*>(a.w.values.data) + row * row_bytes;
-    scale[j] = a.w.scales.template As<core::BFloat16>() + row * q.groups;
-  }
   const int16_t* x[kX];
+#pragma GCC unroll 4
   for (size_t i = 0; i < kX; ++i) x[i] = q.Codes(l + i);
   hn::Vec<decltype(df)> total[kX][kTileW];
+#pragma GCC unroll 4
   for (size_t i = 0; i < kX; ++i) {
+#pragma GCC unroll 4
     for (size_t j = 0; j < kTileW; ++j) total[i][j] = hn::Zero(df);
   }
   for (size_t g = 0; g < q.groups; ++g) {
     hn::Vec<decltype(d32)> sum[kX][kTileW];
+#pragma GCC unroll 4
     for (size_t i = 0; i < kX; ++i) {
       // The offset of INT4 stands in one lane, once for all rows of w.
       const auto start =
           kEncoding == Encoding::kInt4 ? hn::LoadU(d32, q.Offset(l + i, g)) : hn::Zero(d32);
+#pragma GCC unroll 4
       for (size_t j = 0; j < kTileW; ++j) sum[i][j] = start;
     }
-    SumGroup<kCap, kEncoding, kX>(x, w, g * a.w.group, a.w.group, sum);
+    sum_group(x, g * a.w.group, sum);
+#pragma GCC unroll 4
     for (size_t j = 0; j < kTileW; ++j) {
-      const auto s = hn::Set(df, codecs::Decode(scale[j][g]));
+      const auto s = hn::Set(df, codecs::Decode(w.scales[j][g]));
+#pragma GCC unroll 4
       for (size_t i = 0; i < kX; ++i) {
         total[i][j] = hn::MulAdd(hn::ConvertTo(df, sum[i][j]), s, total[i][j]);
       }
     }
   }
+#pragma GCC unroll 4
   for (size_t i = 0; i < kX; ++i) {
     float sums[kTileW];
     if constexpr (kCap == kLongest) {
@@ -212,6 +226,64 @@ HWY_INLINE void Tile(const LinearArgs& a, const QuantizedRows& q, size_t l, size
     }
     for (float& sum : sums) sum *= q.scales[l + i];
     internal::Finish(a, l + i, m, rows_w, sums);
+  }
+}
+
+// Few rows of x: codes become 16-bit integers in registers, for each tile anew.
+template <size_t kCap, Encoding kEncoding, size_t kX>
+HWY_INLINE void DirectTile(const LinearArgs& a, const QuantizedRows& q, const TileRows& w, size_t l,
+                           size_t m, size_t rows_w) {
+  Tile<kCap, kEncoding, kX>(a, q, w, l, m, rows_w,
+                            [&](const auto& x, size_t k0, auto& sum) HWY_ATTR {
+                              SumGroup<kCap, kEncoding, kX>(x, w.codes, k0, a.w.group, sum);
+                            });
+}
+
+// Many rows of x: the codes were unpacked once, into kTileW rows of `padded` 16-bit integers.
+template <size_t kCap, Encoding kEncoding, size_t kX>
+HWY_INLINE void UnpackedTile(const LinearArgs& a, const QuantizedRows& q, const TileRows& w,
+                             const int16_t* unpacked, size_t l, size_t m, size_t rows_w) {
+  const typename Vectors<kCap>::D16 d16;
+  const size_t lanes = hn::Lanes(d16);
+  Tile<kCap, kEncoding, kX>(a, q, w, l, m, rows_w,
+                            [&](const auto& x, size_t k0, auto& sum) HWY_ATTR {
+                              for (size_t k = k0; k < k0 + a.w.group; k += lanes) {
+                                typename Vectors<kCap>::V16 wv[kTileW];
+#pragma GCC unroll 4
+                                for (size_t j = 0; j < kTileW; ++j)
+                                  wv[j] = hn::Load(d16, unpacked + j * q.padded + k);
+#pragma GCC unroll 4
+                                for (size_t i = 0; i < kX; ++i) {
+                                  const auto xv = hn::LoadU(d16, x[i] + k);
+#pragma GCC unroll 4
+                                  for (size_t j = 0; j < kTileW; ++j) {
+                                    sum[i][j] = MulAddPairs<kCap>(xv, wv[j], sum[i][j]);
+                                  }
+                                }
+                              }
+                            });
+}
+
+// The codes of a tile in the order in which SumGroup meets them.
+template <size_t kCap, Encoding kEncoding>
+HWY_INLINE void Unpack(const TileRows& w, size_t padded, int16_t* out) {
+  const typename Vectors<kCap>::D16 d16;
+  const hn::Rebind<int8_t, decltype(d16)> d_codes;
+  const hn::Rebind<uint8_t, decltype(d16)> d_pairs;
+  const size_t lanes = hn::Lanes(d16);
+  for (size_t j = 0; j < kTileW; ++j, out += padded) {
+    if (kEncoding == Encoding::kInt8) {
+      const auto* codes = reinterpret_cast<const int8_t*>(w.codes[j]);
+      for (size_t k = 0; k < padded; k += lanes) {
+        hn::Store(hn::PromoteTo(d16, hn::LoadU(d_codes, codes + k)), d16, out + k);
+      }
+      continue;
+    }
+    for (size_t k = 0; k < padded; k += 2 * lanes) {
+      const auto pairs = hn::PromoteTo(d16, hn::LoadU(d_pairs, w.codes[j] + k / 2));
+      hn::Store(hn::And(pairs, hn::Set(d16, 15)), d16, out + k);
+      hn::Store(hn::template ShiftRight<4>(pairs), d16, out + k + lanes);
+    }
   }
 }
 
@@ -236,16 +308,48 @@ void ExactRows(const LinearArgs& a, size_t m_begin, size_t m_end) {
   }
 }
 
+// Rows of x in a tile: the integer and the f32 sums of kTileX * kTileW pairs live in registers.
+constexpr size_t kTileX = HWY_TARGET <= HWY_AVX3 ? 3 : 2;
+
 template <size_t kCap, Encoding kEncoding>
-void Rows(const LinearArgs& a, const QuantizedRows& q, size_t m_begin, size_t m_end) {
-  internal::ForTiles(a, kTileX, sizeof(int16_t), m_begin, m_end,
+void DirectRows(const LinearArgs& a, const QuantizedRows& q, size_t m_begin, size_t m_end) {
+  internal::ForTiles(a, 2, sizeof(int16_t), m_begin, m_end,
                      [&](size_t l, size_t rows_x, size_t m, size_t rows_w) HWY_ATTR {
-                       if (rows_x == kTileX) {
-                         Tile<kCap, kEncoding, kTileX>(a, q, l, m, rows_w);
+                       const TileRows w(a, q, m, rows_w);
+                       if (rows_x == 2) {
+                         DirectTile<kCap, kEncoding, 2>(a, q, w, l, m, rows_w);
                        } else {
-                         Tile<kCap, kEncoding, 1>(a, q, l, m, rows_w);
+                         DirectTile<kCap, kEncoding, 1>(a, q, w, l, m, rows_w);
                        }
                      });
+}
+
+template <size_t kCap, Encoding kEncoding>
+void UnpackedRows(const LinearArgs& a, const QuantizedRows& q, size_t m_begin, size_t m_end) {
+  HWY_ALIGN int16_t unpacked[kTileW * internal::kMaxUnpacked];
+  size_t unpacked_m = m_end;  // none yet
+  internal::ForTiles(a, kTileX, sizeof(int16_t), m_begin, m_end,
+                     [&](size_t l, size_t rows_x, size_t m, size_t rows_w) HWY_ATTR {
+                       const TileRows w(a, q, m, rows_w);
+                       if (m != unpacked_m) Unpack<kCap, kEncoding>(w, q.padded, unpacked);
+                       unpacked_m = m;
+                       if (rows_x == 1)
+                         return UnpackedTile<kCap, kEncoding, 1>(a, q, w, unpacked, l, m, rows_w);
+#if HWY_TARGET <= HWY_AVX3
+                       if (rows_x == 3)
+                         return UnpackedTile<kCap, kEncoding, 3>(a, q, w, unpacked, l, m, rows_w);
+#endif
+                       UnpackedTile<kCap, kEncoding, 2>(a, q, w, unpacked, l, m, rows_w);
+                     });
+}
+
+template <size_t kCap, Encoding kEncoding>
+void Rows(const LinearArgs& a, const QuantizedRows& q, size_t m_begin, size_t m_end) {
+  if (internal::UnpackCodes(a.x.rows, q.padded)) {
+    UnpackedRows<kCap, kEncoding>(a, q, m_begin, m_end);
+  } else {
+    DirectRows<kCap, kEncoding>(a, q, m_begin, m_end);
+  }
 }
 
 // INT4 of small groups needs short vectors; everything else takes the longest.

@@ -180,11 +180,11 @@ struct TileRows {
   }
 };
 
-// kX rows of x times kTileW rows of w. sum_group(x, k0, sum) adds the integer products of the group
-// that begins at column k0.
-template <size_t kCap, Encoding kEncoding, size_t kX, class SumGroup>
-HWY_INLINE void Tile(const LinearArgs& a, const QuantizedRows& q, const TileRows& w, size_t l,
-                     size_t m, size_t rows_w, const SumGroup& sum_group) {
+// kX rows of x times kTileW rows of w. sum_group(x, g, sum) adds the integer products of group g;
+// scale(j, g) is that of row j of w.
+template <size_t kCap, Encoding kEncoding, size_t kX, class SumGroup, class Scale>
+HWY_INLINE void Tile(const LinearArgs& a, const QuantizedRows& q, size_t l, size_t m, size_t rows_w,
+                     const SumGroup& sum_group, const Scale& scale) {
   const typename Vectors<kCap>::D32 d32;
   const typename Vectors<kCap>::DF32 df;
   const int16_t* x[kX];
@@ -206,10 +206,10 @@ HWY_INLINE void Tile(const LinearArgs& a, const QuantizedRows& q, const TileRows
 #pragma GCC unroll 4
       for (size_t j = 0; j < kTileW; ++j) sum[i][j] = start;
     }
-    sum_group(x, g * a.w.group, sum);
+    sum_group(x, g, sum);
 #pragma GCC unroll 4
     for (size_t j = 0; j < kTileW; ++j) {
-      const auto s = hn::Set(df, codecs::Decode(w.scales[j][g]));
+      const auto s = hn::Set(df, scale(j, g));
 #pragma GCC unroll 4
       for (size_t i = 0; i < kX; ++i) {
         total[i][j] = hn::MulAdd(hn::ConvertTo(df, sum[i][j]), s, total[i][j]);
@@ -233,58 +233,72 @@ HWY_INLINE void Tile(const LinearArgs& a, const QuantizedRows& q, const TileRows
 template <size_t kCap, Encoding kEncoding, size_t kX>
 HWY_INLINE void DirectTile(const LinearArgs& a, const QuantizedRows& q, const TileRows& w, size_t l,
                            size_t m, size_t rows_w) {
-  Tile<kCap, kEncoding, kX>(a, q, w, l, m, rows_w,
-                            [&](const auto& x, size_t k0, auto& sum) HWY_ATTR {
-                              SumGroup<kCap, kEncoding, kX>(x, w.codes, k0, a.w.group, sum);
-                            });
+  Tile<kCap, kEncoding, kX>(
+      a, q, l, m, rows_w,
+      [&](const auto& x, size_t g, auto& sum)
+          HWY_ATTR { SumGroup<kCap, kEncoding, kX>(x, w.codes, g * a.w.group, a.w.group, sum); },
+      [&](size_t j, size_t g) HWY_ATTR { return codecs::Decode(w.scales[j][g]); });
 }
 
-// Many rows of x: the codes were unpacked once, into kTileW rows of `padded` 16-bit integers.
-template <size_t kCap, Encoding kEncoding, size_t kX>
-HWY_INLINE void UnpackedTile(const LinearArgs& a, const QuantizedRows& q, const TileRows& w,
-                             const int16_t* unpacked, size_t l, size_t m, size_t rows_w) {
-  const typename Vectors<kCap>::D16 d16;
-  const size_t lanes = hn::Lanes(d16);
-  Tile<kCap, kEncoding, kX>(a, q, w, l, m, rows_w,
-                            [&](const auto& x, size_t k0, auto& sum) HWY_ATTR {
-                              for (size_t k = k0; k < k0 + a.w.group; k += lanes) {
-                                typename Vectors<kCap>::V16 wv[kTileW];
-#pragma GCC unroll 4
-                                for (size_t j = 0; j < kTileW; ++j)
-                                  wv[j] = hn::Load(d16, unpacked + j * q.padded + k);
-#pragma GCC unroll 4
-                                for (size_t i = 0; i < kX; ++i) {
-                                  const auto xv = hn::LoadU(d16, x[i] + k);
-#pragma GCC unroll 4
-                                  for (size_t j = 0; j < kTileW; ++j) {
-                                    sum[i][j] = MulAddPairs<kCap>(xv, wv[j], sum[i][j]);
-                                  }
-                                }
-                              }
-                            });
-}
+// Many rows of x: the codes of a tile become 16-bit integers once, vector by vector in the order in
+// which SumGroup meets them, the rows of w beside each other.
+struct Unpacked {
+  HWY_ALIGN int16_t codes[kTileW * internal::kMaxUnpacked];
+  float scales[kTileW * internal::kMaxUnpacked / codecs::kMinGroup];  // [groups, kTileW]
+};
 
-// The codes of a tile in the order in which SumGroup meets them.
 template <size_t kCap, Encoding kEncoding>
-HWY_INLINE void Unpack(const TileRows& w, size_t padded, int16_t* out) {
+HWY_INLINE void Unpack(const QuantizedRows& q, const TileRows& w, Unpacked& out) {
   const typename Vectors<kCap>::D16 d16;
   const hn::Rebind<int8_t, decltype(d16)> d_codes;
   const hn::Rebind<uint8_t, decltype(d16)> d_pairs;
   const size_t lanes = hn::Lanes(d16);
-  for (size_t j = 0; j < kTileW; ++j, out += padded) {
+  for (size_t j = 0; j < kTileW; ++j) {
+    for (size_t g = 0; g < q.groups; ++g) {
+      out.scales[g * kTileW + j] = codecs::Decode(w.scales[j][g]);
+    }
+    int16_t* to = out.codes + j * lanes;
     if (kEncoding == Encoding::kInt8) {
       const auto* codes = reinterpret_cast<const int8_t*>(w.codes[j]);
-      for (size_t k = 0; k < padded; k += lanes) {
-        hn::Store(hn::PromoteTo(d16, hn::LoadU(d_codes, codes + k)), d16, out + k);
+      for (size_t k = 0; k < q.padded; k += lanes) {
+        hn::Store(hn::PromoteTo(d16, hn::LoadU(d_codes, codes + k)), d16, to + k * kTileW);
       }
       continue;
     }
-    for (size_t k = 0; k < padded; k += 2 * lanes) {
+    for (size_t k = 0; k < q.padded; k += 2 * lanes) {
       const auto pairs = hn::PromoteTo(d16, hn::LoadU(d_pairs, w.codes[j] + k / 2));
-      hn::Store(hn::And(pairs, hn::Set(d16, 15)), d16, out + k);
-      hn::Store(hn::template ShiftRight<4>(pairs), d16, out + k + lanes);
+      hn::Store(hn::And(pairs, hn::Set(d16, 15)), d16, to + k * kTileW);
+      hn::Store(hn::template ShiftRight<4>(pairs), d16, to + (k + lanes) * kTileW);
     }
   }
+}
+
+template <size_t kCap, Encoding kEncoding, size_t kX>
+HWY_INLINE void UnpackedTile(const LinearArgs& a, const QuantizedRows& q, const Unpacked& w,
+                             size_t l, size_t m, size_t rows_w) {
+  const typename Vectors<kCap>::D16 d16;
+  const size_t lanes = hn::Lanes(d16);
+  const size_t group = a.w.group;
+  Tile<kCap, kEncoding, kX>(
+      a, q, l, m, rows_w,
+      [&](const auto& x, size_t g, auto& sum) HWY_ATTR {
+        for (size_t k = g * group; k < (g + 1) * group; k += lanes) {
+          typename Vectors<kCap>::V16 wv[kTileW];
+#pragma GCC unroll 4
+          for (size_t j = 0; j < kTileW; ++j) {
+            wv[j] = hn::Load(d16, w.codes + k * kTileW + j * lanes);
+          }
+#pragma GCC unroll 4
+          for (size_t i = 0; i < kX; ++i) {
+            const auto xv = hn::LoadU(d16, x[i] + k);
+#pragma GCC unroll 4
+            for (size_t j = 0; j < kTileW; ++j) {
+              sum[i][j] = MulAddPairs<kCap>(xv, wv[j], sum[i][j]);
+            }
+          }
+        }
+      },
+      [&](size_t j, size_t g) HWY_ATTR { return w.scales[g * kTileW + j]; });
 }
 
 // Exact products in f32, for checks and scores: weights are decoded a block of columns at a time.
@@ -326,20 +340,19 @@ void DirectRows(const LinearArgs& a, const QuantizedRows& q, size_t m_begin, siz
 
 template <size_t kCap, Encoding kEncoding>
 void UnpackedRows(const LinearArgs& a, const QuantizedRows& q, size_t m_begin, size_t m_end) {
-  HWY_ALIGN int16_t unpacked[kTileW * internal::kMaxUnpacked];
-  size_t unpacked_m = m_end;  // none yet
+  Unpacked w;
+  size_t unpacked = m_end;  // the tile that w holds: none yet
   internal::ForTiles(a, kTileX, sizeof(int16_t), m_begin, m_end,
                      [&](size_t l, size_t rows_x, size_t m, size_t rows_w) HWY_ATTR {
-                       const TileRows w(a, q, m, rows_w);
-                       if (m != unpacked_m) Unpack<kCap, kEncoding>(w, q.padded, unpacked);
-                       unpacked_m = m;
-                       if (rows_x == 1)
-                         return UnpackedTile<kCap, kEncoding, 1>(a, q, w, unpacked, l, m, rows_w);
-#if HWY_TARGET <= HWY_AVX3
-                       if (rows_x == 3)
-                         return UnpackedTile<kCap, kEncoding, 3>(a, q, w, unpacked, l, m, rows_w);
-#endif
-                       UnpackedTile<kCap, kEncoding, 2>(a, q, w, unpacked, l, m, rows_w);
+                       if (m != unpacked) Unpack<kCap, kEncoding>(q, TileRows(a, q, m, rows_w), w);
+                       unpacked = m;
+                       if (rows_x == 1) {
+                         UnpackedTile<kCap, kEncoding, 1>(a, q, w, l, m, rows_w);
+                       } else if (rows_x == 2) {
+                         UnpackedTile<kCap, kEncoding, 2>(a, q, w, l, m, rows_w);
+                       } else {
+                         UnpackedTile<kCap, kEncoding, kTileX>(a, q, w, l, m, rows_w);
+                       }
                      });
 }
 

@@ -105,7 +105,7 @@ struct QuantizedRows {
 // the stack.
 inline constexpr size_t kMaxUnpacked = 8192;
 constexpr bool UnpackCodes(size_t rows, size_t padded) {
-  return rows > 3 && padded <= kMaxUnpacked;
+  return rows >= 16 && padded <= kMaxUnpacked;
 }
 
 // linear_avx512bf16.cc

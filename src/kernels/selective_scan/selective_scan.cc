@@ -18,6 +18,7 @@ namespace HWY_NAMESPACE {
 // States that are kept near while time passes. Rows of a [N, E] matrix lie far apart and would
 // evict each other from a set-associative cache.
 constexpr size_t kStates = 32;
+constexpr float kLog2E = 1.44269504088896341f;
 
 // One vector of channels from `e` on (`count` of them), states [n0, n0 + states), all times. The
 // first block of states starts the sum over n in y, the last one finishes y.
@@ -28,7 +29,8 @@ void ScanStates(const SelectiveScanArgs& a, size_t e, size_t count, size_t n0, s
   HWY_ALIGN float decay_rate[kStates * HWY_MAX_BYTES / sizeof(float)];
   for (size_t n = 0; n < states; ++n) {
     hn::Store(LoadN(d, a.state.Row(n0 + n) + e, count), d, h + n * lanes);
-    hn::Store(LoadN(d, a.a.Row(n0 + n) + e, count), d, decay_rate + n * lanes);
+    const VF rate = hn::Mul(LoadN(d, a.a.Row(n0 + n) + e, count), hn::Set(d, kLog2E));
+    hn::Store(rate, d, decay_rate + n * lanes);
   }
   const bool last = n0 + states == a.b.cols;
   const VF skip = LoadN(d, a.d_skip.data + e, count);
@@ -40,7 +42,7 @@ void ScanStates(const SelectiveScanArgs& a, size_t e, size_t count, size_t n0, s
     const float* c = a.c.Row(t) + n0;
     VF y = n0 == 0 ? hn::Zero(d) : LoadN(d, a.y.Row(t) + e, count);
     for (size_t n = 0; n < states; ++n) {
-      const VF decay = ExpNonPositive(d, hn::Mul(dt, hn::Load(d, decay_rate + n * lanes)));
+      const VF decay = Exp2NonPositive(d, hn::Mul(dt, hn::Load(d, decay_rate + n * lanes)));
       const VF state =
           hn::MulAdd(decay, hn::Load(d, h + n * lanes), hn::Mul(dtx, hn::Set(d, b[n])));
       hn::Store(state, d, h + n * lanes);

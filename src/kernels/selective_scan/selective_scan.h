@@ -11,7 +11,7 @@
 //            Same bits for any split of time and thread count.
 // Errors     none; shapes are checked by HOGNOSE_DCHECK.
 // Accuracy   a term that is s steps old has relative error (4 s + 8) eps.
-// Cost       about 20 vector operations per (t, e, n); exp is most of them.
+// Cost       about 13 vector operations per (t, e, n); exp is most of them.
 // Source     Gu and Dao 2023, algorithm 2; math.md 1.1. Oracle: SelectiveScanRef, double.
 #pragma once
 

@@ -20,7 +20,7 @@ namespace HWY_NAMESPACE {
 using internal::kTileW;
 
 // Rows of x in a tile: as many as the registers hold beside kTileW rows of w.
-constexpr size_t kTileX = HWY_TARGET <= HWY_AVX3 ? 6 : 2;
+constexpr size_t kTileX = HWY_TARGET <= HWY_AVX3 || HWY_TARGET == HWY_NEON ? 6 : 2;
 
 // kX rows of x times kTileW rows of w. Rows of w from `rows_w` on repeat the last one; their sums
 // are not stored.

@@ -3,10 +3,17 @@
 #include <sched.h>
 
 #include <cstdint>
+#include <cstdlib>
 #include <cstring>
 
 #if defined(__x86_64__)
 #include <cpuid.h>
+#elif defined(__aarch64__)
+#include <fmt/format.h>
+#include <sys/auxv.h>
+
+#include <fstream>
+#include <string_view>
 #endif
 
 namespace hognose::core {
@@ -71,6 +78,58 @@ CpuFacts Read() {
   }
   facts.brand = brand;
   while (!facts.brand.empty() && facts.brand.back() == ' ') facts.brand.pop_back();
+  return facts;
+}
+
+#elif defined(__aarch64__)
+
+// The core's name from MIDR_EL1, which the system lets a program read where HWCAP_CPUID says so.
+std::string Brand() {
+  constexpr unsigned long kHwcapCpuId = 1ul << 11;
+  if ((getauxval(AT_HWCAP) & kHwcapCpuId) == 0) return "AArch64";
+  uint64_t midr = 0;
+  __asm__("mrs %0, midr_el1" : "=r"(midr));
+  const uint64_t implementer = (midr >> 24) & 0xFF, part = (midr >> 4) & 0xFFF;
+  constexpr struct {
+    uint64_t implementer, part;
+    std::string_view name;
+  } kCores[] = {{0x41, 0xD03, "Cortex-A53"},  {0x41, 0xD07, "Cortex-A57"},
+                {0x41, 0xD08, "Cortex-A72"},  {0x41, 0xD0B, "Cortex-A76"},
+                {0x41, 0xD0C, "Neoverse N1"}, {0x41, 0xD40, "Neoverse V1"},
+                {0x41, 0xD49, "Neoverse N2"}, {0x41, 0xD4F, "Neoverse V2"}};
+  for (const auto& core : kCores) {
+    if (core.implementer == implementer && core.part == part) return std::string(core.name);
+  }
+  return fmt::format("AArch64 (implementer 0x{:02x}, part 0x{:03x})", implementer, part);
+}
+
+// A file of one word; "" if there is none.
+std::string ReadWord(const std::string& path) {
+  std::string word;
+  std::ifstream(path) >> word;
+  return word;
+}
+
+// No instruction tells a program the caches' sizes, so /sys does; without it the defaults stay.
+void ReadCaches(CpuFacts* facts) {
+  for (int i = 0; i < 16; ++i) {
+    const std::string folder = fmt::format("/sys/devices/system/cpu/cpu0/cache/index{}/", i);
+    const std::string level = ReadWord(folder + "level");
+    const std::string size = ReadWord(folder + "size");  // "64K"
+    if (level.empty()) return;
+    const size_t bytes = static_cast<size_t>(std::strtoull(size.c_str(), nullptr, 10)) << 10;
+    if (!size.ends_with('K') || bytes == 0 || ReadWord(folder + "type") == "Instruction") continue;
+    if (level == "1") facts->l1d_bytes = bytes;
+    if (level == "2") facts->l2_bytes = bytes;
+    if (level == "3") facts->l3_bytes = bytes;
+  }
+}
+
+CpuFacts Read() {
+  CpuFacts facts;
+  facts.usable_threads = UsableThreads();
+  facts.brand = Brand();
+  ReadCaches(&facts);
   return facts;
 }
 

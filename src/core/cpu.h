@@ -1,4 +1,5 @@
-// What this processor has. Read from CPUID, so that it works without /sys and /proc.
+// What this processor has. On x86 read from CPUID, so that it works without /sys and /proc; on
+// AArch64 the caches are in /sys only, and the defaults below are used without it.
 #pragma once
 
 #include <cstddef>

@@ -16,6 +16,9 @@ constexpr int kSpinsBeforeYield = 20000;
 void Pause() {
 #if defined(__x86_64__)
   __builtin_ia32_pause();
+#elif defined(__aarch64__)
+  // ISB waits about as long as PAUSE; YIELD is no operation on most cores.
+  asm volatile("isb");
 #endif
 }
 

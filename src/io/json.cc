@@ -158,7 +158,7 @@ class Builder {
   bool on_key_part(View s, size_t, Error&) { return part_.append(s.data(), s.size()), true; }
   bool on_key(View s, size_t, Error& error) {
     Frame& frame = frames_.back();
-    frame.object.emplace_back(TakeString(s), Value());
+    frame.object.emplace_back().first = TakeString(s);
     if (frame.keys.AddLast(frame.object)) return true;
     return Fail(fmt::format("got the key \"{}\" twice, want it once", frame.object.back().first),
                 error);

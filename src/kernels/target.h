@@ -3,7 +3,8 @@
 //
 // Targets: SCALAR (plain C++), SSE4, AVX2, AVX3 (AVX-512 F, BW, CD, DQ, VL) and AVX3_DL (with VNNI,
 // used by quantised products) from Highway, and AVX3_BF16 (AVX3, AVX3_DL where there is one, and
-// VDPBF16PS), whose products are our own functions.
+// VDPBF16PS), whose products are our own functions. On AArch64: SCALAR and NEON; Highway asks for
+// the AES instructions beside NEON, so a processor without them gets SCALAR.
 #pragma once
 
 #include <string_view>

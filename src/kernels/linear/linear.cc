@@ -21,7 +21,7 @@ using internal::From;
 using internal::kTileW;
 
 // Rows of x in a tile: as many as the registers hold beside kTileW rows of w.
-constexpr size_t kTileX = HWY_TARGET <= HWY_AVX3 ? 6 : 2;
+constexpr size_t kTileX = HWY_TARGET <= HWY_AVX3 || HWY_TARGET == HWY_NEON ? 6 : 2;
 
 // Finish for a whole tile's row.
 HWY_INLINE void Finish4(const LinearArgs& a, size_t l, size_t m, size_t rows_w, const float* sums) {

@@ -118,6 +118,11 @@ HWY_INLINE V32 MulAddPairs(V16 x, V16 w, V32 sum) {
   (void)d32;
   asm("vpdpwssd %2, %1, %0" : "+v"(sum.raw) : "v"(x.raw), "v"(w.raw));
   return sum;
+#elif HWY_TARGET == HWY_NEON
+  // Highway sums the products of the upper lanes apart, NEON need not.
+  (void)d32;
+  const int32x4_t low = vmlal_s16(sum.raw, vget_low_s16(x.raw), vget_low_s16(w.raw));
+  return V32(vmlal_high_s16(low, x.raw, w.raw));
 #else
   V32 unused = hn::Zero(d32);
   return hn::ReorderWidenMulAccumulate(d32, x, w, sum, unused);

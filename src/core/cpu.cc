@@ -8,6 +8,8 @@
 
 #if defined(__x86_64__)
 #include <cpuid.h>
+#include <sys/syscall.h>
+#include <unistd.h>
 #elif defined(__aarch64__)
 #include <fmt/format.h>
 #include <sys/auxv.h>
@@ -39,12 +41,23 @@ Leaf ReadLeaf(uint32_t leaf, uint32_t subleaf = 0) {
   return r;
 }
 
-bool SystemSavesZmm() {
-  if ((ReadLeaf(1).ecx & (1u << 27)) == 0) return false;  // OSXSAVE
+// Which registers the system saves (XCR0).
+uint32_t SavedRegisters() {
+  if ((ReadLeaf(1).ecx & (1u << 27)) == 0) return 0;  // OSXSAVE
   uint32_t lo = 0, hi = 0;
   __asm__ volatile("xgetbv" : "=a"(lo), "=d"(hi) : "c"(0));
-  constexpr uint32_t kXmmYmmOpmaskZmm = 0xE6;
-  return (lo & kXmmYmmOpmaskZmm) == kXmmYmmOpmaskZmm;
+  return lo;
+}
+constexpr uint32_t kXmmYmmOpmaskZmm = 0xE6;
+constexpr uint32_t kTiles = 3u << 17;
+
+// Tiles of bf16 and int8, saved by the system, which wants to be asked for them once a process.
+bool TilesGranted() {
+  constexpr uint32_t kBf16TileInt8 = (1u << 22) | (1u << 24) | (1u << 25);
+  if ((ReadLeaf(7).edx & kBf16TileInt8) != kBf16TileInt8) return false;
+  if ((SavedRegisters() & kTiles) != kTiles) return false;
+  constexpr long kRequestPermission = 0x1023, kTileData = 18;  // ARCH_REQ_XCOMP_PERM
+  return syscall(SYS_arch_prctl, kRequestPermission, kTileData) == 0;
 }
 
 void ReadCaches(uint32_t leaf, CpuFacts* facts) {
@@ -67,7 +80,10 @@ CpuFacts Read() {
   facts.usable_threads = UsableThreads();
   const Leaf vendor = ReadLeaf(0);
   const bool amd = vendor.ebx == 0x68747541;  // "Auth"enticAMD
-  if (SystemSavesZmm()) facts.avx512_bf16 = (ReadLeaf(7, 1).eax & (1u << 5)) != 0;
+  if ((SavedRegisters() & kXmmYmmOpmaskZmm) == kXmmYmmOpmaskZmm) {
+    facts.avx512_bf16 = (ReadLeaf(7, 1).eax & (1u << 5)) != 0;
+    facts.amx = facts.avx512_bf16 && TilesGranted();
+  }
   ReadCaches(amd ? 0x8000001D : 4, &facts);
   const uint32_t siblings = ReadLeaf(0xB, 0).ebx & 0xFFFF;
   if (siblings > 0) facts.threads_per_core = siblings;

@@ -10,6 +10,7 @@ namespace hognose::core {
 struct CpuFacts {
   std::string brand;          // "AMD EPYC 9354 32-Core Processor"
   bool avx512_bf16 = false;   // VDPBF16PS, and the system saves the ZMM registers
+  bool amx = false;           // tile products of bf16 and int8, and this process may use them
   size_t l1d_bytes = 32768;   // per core
   size_t l2_bytes = 1 << 20;  // per core
   size_t l3_bytes = 0;        // of one shared slice; 0 if there is none

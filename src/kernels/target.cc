@@ -7,6 +7,7 @@
 
 #include "core/cpu.h"
 #include "hwy/highway.h"
+#include "kernels/amx.h"
 
 namespace hognose::kernels {
 namespace {
@@ -15,19 +16,21 @@ struct Named {
   std::string_view name;
   int64_t highway;  // Highway's bits: the target, and what only some kernels are compiled for
   bool bf16;        // with our own VDPBF16PS products
+  bool amx;         // with our own tile products for bf16
 };
 
 constexpr Named kTargets[] = {
 #if HWY_ARCH_X86_64
-    {"AVX3_BF16", HWY_AVX3 | HWY_AVX3_DL, true},
-    {"AVX3_DL", HWY_AVX3 | HWY_AVX3_DL, false},
-    {"AVX3", HWY_AVX3, false},
-    {"AVX2", HWY_AVX2, false},
-    {"SSE4", HWY_SSE4, false},
+    {"AMX", HWY_AVX3 | HWY_AVX3_DL, true, true},
+    {"AVX3_BF16", HWY_AVX3 | HWY_AVX3_DL, true, false},
+    {"AVX3_DL", HWY_AVX3 | HWY_AVX3_DL, false, false},
+    {"AVX3", HWY_AVX3, false, false},
+    {"AVX2", HWY_AVX2, false, false},
+    {"SSE4", HWY_SSE4, false, false},
 #elif HWY_ARCH_ARM_A64
-    {"NEON", HWY_NEON, false},
+    {"NEON", HWY_NEON, false, false},
 #endif
-    {"SCALAR", HWY_SCALAR, false},
+    {"SCALAR", HWY_SCALAR, false, false},
 };
 
 // Highway keeps one chosen target per process; this is its companion for our own functions: the
@@ -45,6 +48,7 @@ bool Runs(const Named& target) {
   const int64_t has = ProcessorTargets() & target.highway;
   // Some processors have VDPBF16PS and not all of AVX3_DL: those products still run, the rest is
   // AVX3.
+  if (target.amx && !AmxWorks()) return false;
   if (target.bf16) return (has & HWY_AVX3) != 0 && core::Cpu().avx512_bf16;
   return has == target.highway;
 }
@@ -88,6 +92,8 @@ core::Status ForceTarget(std::string_view name) {
   return core::Status::Usage(fmt::format("HOGNOSE_TARGET: got \"{}\", want one of {}", name,
                                          fmt::join(SupportedTargets(), ", ")));
 }
+
+bool UseAmx() { return kTargets[CurrentIndex()].amx; }
 
 bool UseAvx512Bf16() { return kTargets[CurrentIndex()].bf16; }
 

@@ -2,9 +2,10 @@
 // may force a lower one (HOGNOSE_TARGET, tests).
 //
 // Targets: SCALAR (plain C++), SSE4, AVX2, AVX3 (AVX-512 F, BW, CD, DQ, VL) and AVX3_DL (with VNNI,
-// used by quantised products) from Highway, and AVX3_BF16 (AVX3, AVX3_DL where there is one, and
-// VDPBF16PS), whose products are our own functions. On AArch64: SCALAR and NEON; Highway asks for
-// the AES instructions beside NEON, so a processor without them gets SCALAR.
+// used by quantised products) from Highway; AVX3_BF16 (AVX3, AVX3_DL where there is one, and
+// VDPBF16PS) and AMX (AVX3_BF16 and tiles), whose products are our own functions. On AArch64:
+// SCALAR and NEON; Highway asks for the AES instructions beside NEON, so a processor without them
+// gets SCALAR.
 #pragma once
 
 #include <string_view>
@@ -26,5 +27,7 @@ core::Status ForceTarget(std::string_view name);
 
 // True when products may use VDPBF16PS.
 bool UseAvx512Bf16();
+// True when products of bf16 use AMX.
+bool UseAmx();
 
 }  // namespace hognose::kernels

@@ -97,12 +97,12 @@ HWY_INLINE void Tile(const LinearArgs& a, const T* w, size_t l, size_t m, size_t
 template <From kFrom, typename T>
 void TileRows(const LinearArgs& a, const T* w, size_t l, size_t rows_x, size_t m, size_t rows_w) {
   if (rows_x == 1) return Tile<1, kFrom>(a, w, l, m, rows_w);
-#if HWY_TARGET <= HWY_AVX3
-  if (rows_x == 3) return Tile<3, kFrom>(a, w, l, m, rows_w);
-  if (rows_x == 4) return Tile<4, kFrom>(a, w, l, m, rows_w);
-  if (rows_x == 5) return Tile<5, kFrom>(a, w, l, m, rows_w);
-  if (rows_x == 6) return Tile<6, kFrom>(a, w, l, m, rows_w);
-#endif
+  if constexpr (kTileX == 6) {
+    if (rows_x == 3) return Tile<3, kFrom>(a, w, l, m, rows_w);
+    if (rows_x == 4) return Tile<4, kFrom>(a, w, l, m, rows_w);
+    if (rows_x == 5) return Tile<5, kFrom>(a, w, l, m, rows_w);
+    if (rows_x == 6) return Tile<6, kFrom>(a, w, l, m, rows_w);
+  }
   Tile<2, kFrom>(a, w, l, m, rows_w);
 }
 
@@ -147,8 +147,11 @@ size_t LinearScratch(size_t rows, size_t cols) {
   using internal::QuantizedRows;
   const size_t padded = codecs::PaddedColumns(cols, codecs::kMaxGroup);
   const size_t offsets = padded / codecs::kMinGroup * QuantizedRows::kOffsetLanes;
-  return rows * (padded * sizeof(int16_t) + offsets * sizeof(int32_t) + sizeof(float)) +
-         2 * core::Arena::kAlignment;
+  const size_t integers =
+      rows * (padded * sizeof(int16_t) + offsets * sizeof(int32_t) + sizeof(float));
+  // AMX fills its blocks of rows up.
+  const size_t tiles = (rows + internal::kAmxRows) * padded * sizeof(core::BFloat16);
+  return std::max(integers, tiles) + 2 * core::Arena::kAlignment;
 }
 
 void Linear(core::Exec& exec, const LinearArgs& args) noexcept {
@@ -156,7 +159,11 @@ void Linear(core::Exec& exec, const LinearArgs& args) noexcept {
   HOGNOSE_DCHECK(args.y.cols == args.w.rows && args.y.rows == args.x.rows);
   HOGNOSE_DCHECK(args.bias.size == 0 || args.bias.size == args.y.cols);
   if (args.w.encoding != codecs::Encoding::kPlain) return internal::LinearQuantized(exec, args);
-  if (args.activations == Activations::kBF16) return internal::LinearAvx512Bf16(exec, args);
+  if (args.activations == Activations::kBF16) {
+    // Whatever the rows of x, so that a row has the same bits in all company.
+    const bool amx = UseAmx() && args.w.rows >= internal::kAmxRows;
+    return amx ? internal::LinearAmx(exec, args) : internal::LinearAvx512Bf16(exec, args);
+  }
   const size_t rows = args.w.rows;
   const size_t step = internal::TaskRows(args.x.cols, core::Bytes(args.w.values.dtype));
   exec.pool.Run((rows + step - 1) / step, [&](size_t task) {

@@ -328,7 +328,7 @@ void ExactRows(const LinearArgs& a, size_t m_begin, size_t m_end) {
 }
 
 // Rows of x in a tile: the integer and the f32 sums of kTileX * kTileW pairs live in registers.
-constexpr size_t kTileX = HWY_TARGET <= HWY_AVX3 ? 3 : 2;
+constexpr size_t kTileX = HWY_TARGET <= HWY_AVX3 || HWY_TARGET == HWY_NEON ? 3 : 2;
 
 template <size_t kCap, Encoding kEncoding>
 void DirectRows(const LinearArgs& a, const QuantizedRows& q, size_t m_begin, size_t m_end) {

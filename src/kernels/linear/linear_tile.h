@@ -110,6 +110,9 @@ constexpr bool UnpackCodes(size_t rows, size_t padded) {
 
 // linear_avx512bf16.cc
 void LinearAvx512Bf16(core::Exec& exec, const LinearArgs& args) noexcept;
+// linear_amx.cc; rows of w >= kAmxRows
+inline constexpr size_t kAmxRows = 16;
+void LinearAmx(core::Exec& exec, const LinearArgs& args) noexcept;
 // linear_quantized.cc
 void LinearQuantized(core::Exec& exec, const LinearArgs& args) noexcept;
 

@@ -1,7 +1,10 @@
 #include "kernels/multiply_rate/multiply_rate.h"
 
+#include <algorithm>
 #include <cstddef>
 
+#include "codecs/float16.h"
+#include "kernels/amx.h"
 #include "kernels/target.h"
 
 #undef HWY_TARGET_INCLUDE
@@ -129,10 +132,67 @@ double SumBf16(uint64_t rounds, int x, int y) {
 }  // namespace hognose::kernels
 HWY_POP_ATTRIBUTES
 HWY_DIAGNOSTICS(pop)
+
+namespace hognose::kernels {
+namespace {
+
+constexpr size_t kTileSums = 4;
+
+// Products of tiles of T: left operands all x, right ones all y. Sum is what the tiles add up in.
+template <typename T, typename Sum>
+double SumTiles(uint64_t rounds, T x, T y) {
+  alignas(64) T left[16 * 64 / sizeof(T)], right[16 * 64 / sizeof(T)];
+  alignas(64) Sum sums[kTileSums][16 * 16];
+  std::fill(std::begin(left), std::end(left), x);
+  std::fill(std::begin(right), std::end(right), y);
+  {
+    const AmxTiles tiles(16);
+    AmxTiles::Load<4>(left, 64);
+    AmxTiles::Load<5>(left, 64);
+    AmxTiles::Load<6>(right, 64);
+    AmxTiles::Load<7>(right, 64);
+    for (uint64_t i = 0; i < rounds; ++i) {
+      if constexpr (sizeof(T) == 1) {
+        AmxTiles::DotBytes<0, 4, 6>();
+        AmxTiles::DotBytes<1, 4, 7>();
+        AmxTiles::DotBytes<2, 5, 6>();
+        AmxTiles::DotBytes<3, 5, 7>();
+      } else {
+        AmxTiles::Dot<0, 4, 6>();
+        AmxTiles::Dot<1, 4, 7>();
+        AmxTiles::Dot<2, 5, 6>();
+        AmxTiles::Dot<3, 5, 7>();
+      }
+    }
+    AmxTiles::Store<0>(sums[0], 64);
+    AmxTiles::Store<1>(sums[1], 64);
+    AmxTiles::Store<2>(sums[2], 64);
+    AmxTiles::Store<3>(sums[3], 64);
+  }
+  double total = 0.0;
+  for (const auto& tile : sums) {
+    for (const Sum sum : tile) total += sum;
+  }
+  return total;
+}
+
+double SumBf16Tiles(uint64_t rounds, int x, int y) {
+  return SumTiles<core::BFloat16, float>(rounds, codecs::EncodeBF16(static_cast<float>(x)),
+                                         codecs::EncodeBF16(static_cast<float>(y)));
+}
+double SumInt8Tiles(uint64_t rounds, int x, int y) {
+  return SumTiles<int8_t, int32_t>(rounds, static_cast<int8_t>(x), static_cast<int8_t>(y));
+}
+
+}  // namespace
+}  // namespace hognose::kernels
 #else
 namespace hognose::kernels {
 namespace {
+constexpr size_t kTileSums = 0;
 double SumBf16(uint64_t, int, int) { return 0.0; }
+double SumBf16Tiles(uint64_t, int, int) { return 0.0; }
+double SumInt8Tiles(uint64_t, int, int) { return 0.0; }
 }  // namespace
 }  // namespace hognose::kernels
 #endif
@@ -152,11 +212,13 @@ MultiplyUnit UnitFor(MultiplyType type) {
     case MultiplyType::kF32:
       return {"multiply-add", static_cast<double>(kChains * HWY_DYNAMIC_DISPATCH(LanesF32)())};
     case MultiplyType::kBF16:
+      if (UseAmx()) return {"TDPBF16PS", static_cast<double>(kTileSums * 16 * 16 * 32)};
       if (!UseAvx512Bf16()) return {};
       return {"VPDPBF16PS", static_cast<double>(kChains * 32)};
     case MultiplyType::kInt8:
       break;
   }
+  if (UseAmx()) return {"TDPBSSD", static_cast<double>(kTileSums * 16 * 16 * 64)};
   const size_t products = HWY_DYNAMIC_DISPATCH(Products8)();
   return {products == 64 ? "VPDPBUSD" : "16-bit pairs", static_cast<double>(kChains * products)};
 }
@@ -166,10 +228,12 @@ double MultiplyRate(MultiplyType type, uint64_t rounds, int x, int y) noexcept {
     case MultiplyType::kF32:
       return HWY_DYNAMIC_DISPATCH(SumF32)(rounds, x, y);
     case MultiplyType::kBF16:
+      if (UseAmx()) return SumBf16Tiles(rounds, x, y);
       return UseAvx512Bf16() ? SumBf16(rounds, x, y) : 0.0;
     case MultiplyType::kInt8:
       break;
   }
+  if (UseAmx()) return SumInt8Tiles(rounds, x, y);
   return HWY_DYNAMIC_DISPATCH(SumInt8)(rounds, x, y);
 }
 

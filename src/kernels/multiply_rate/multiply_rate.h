@@ -3,7 +3,7 @@
 // Formula    kChains sums in parallel; each round adds to each of them the products of one
 //            instruction: sum += x * y, with x and y whole numbers that stay the same
 // Operands   x, y in [0, 7] as `type` says; the answer is the total of all sums, exact as long as
-//            rounds * x * y * 64 < 2^24.
+//            rounds * x * y * 64 < 2^24 (AMX: each of its sums).
 // Scratch    none. Runs on the calling thread: a caller with a pool starts one a thread.
 // Errors     none: `instruction` is empty where the target in use has none for the type.
 // Cost       MultiplyUnit::operations a round.

@@ -17,10 +17,18 @@ double Median(std::vector<double> values) {
 }
 
 double MedianSeconds(size_t repeats, core::FunctionRef<void()> work) {
+  return MedianSeconds(
+      repeats, [] {}, work);
+}
+
+double MedianSeconds(size_t repeats, core::FunctionRef<void()> prepare,
+                     core::FunctionRef<void()> work) {
   using Clock = std::chrono::steady_clock;
+  prepare();
   work();
   std::vector<double> seconds;
   for (size_t i = 0; i < repeats; ++i) {
+    prepare();
     const auto start = Clock::now();
     work();
     seconds.push_back(std::chrono::duration<double>(Clock::now() - start).count());

@@ -29,7 +29,10 @@ core::Result<int> BenchSpeed(const BenchOptions& options);
 core::Result<int> BenchLayers(const BenchOptions& options);
 core::Result<int> BenchMachine(const BenchOptions& options);
 
-// The median of `repeats` timed runs after one warm-up, in seconds.
+// The median of `repeats` timed runs of `work` after one warm-up, in seconds; `prepare` comes
+// before each and is not timed.
+double MedianSeconds(size_t repeats, core::FunctionRef<void()> prepare,
+                     core::FunctionRef<void()> work);
 double MedianSeconds(size_t repeats, core::FunctionRef<void()> work);
 double Median(std::vector<double> values);
 

@@ -69,9 +69,11 @@ core::Result<Split> BenchPrompt(const BenchOptions& o, const Model& model, size_
   std::vector<nn::Profile> runs;
   core::Status status;
   Split split;
-  split.seconds = MedianSeconds(o.repeats, [&] {
+  const auto prepare = [&] {
     session.Reset();
     profile = {};
+  };
+  split.seconds = MedianSeconds(o.repeats, prepare, [&] {
     if (status.ok()) status = session.Prefill(ids);
     runs.push_back(profile);
   });

@@ -58,10 +58,11 @@ core::Result<Row> BenchPrompt(const BenchOptions& o, const Model& model, size_t 
   HOGNOSE_ASSIGN(auto session, runtime::Session::Create(model, {}));
   const std::vector<int32_t> ids = SomeIds(*model, length);
   core::Status status;
-  const double seconds = MedianSeconds(o.repeats, [&] {
-    session.Reset();
-    if (status.ok()) status = session.Prefill(ids);
-  });
+  const double seconds = MedianSeconds(
+      o.repeats, [&] { session.Reset(); },
+      [&] {
+        if (status.ok()) status = session.Prefill(ids);
+      });
   HOGNOSE_TRY(status);
   return Row{"prompt", length, 1, seconds};
 }

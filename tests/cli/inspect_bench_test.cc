@@ -1,5 +1,6 @@
 // hognose inspect and hognose bench: fields, and numbers that must agree; help and version.
 #include <filesystem>
+#include <map>
 
 #include "tests/cli/cli_test.h"
 
@@ -109,6 +110,89 @@ TEST(BenchTest, ForPeople) {
       Hognose({"bench", Fixture("mamba_basic"), "--prompt", "0", "--generate", "0", "--json"});
   EXPECT_TRUE(Done(none));
   EXPECT_EQ(none.out, "[]\n");
+}
+
+// The rows of one prompt length, by group.
+std::map<std::string, const core::Value*> ByGroup(const core::Value& rows, double tokens) {
+  std::map<std::string, const core::Value*> groups;
+  for (const auto& row : *rows.AsArray()) {
+    if (Number(row, "tokens") == tokens) groups[Text(row, "group")] = &row;
+  }
+  return groups;
+}
+
+TEST(BenchTest, LayersSplitAPrompt) {
+  const core::Value rows = Json(Hognose({"bench", Fixture("mamba2_bf16"), "--layers", "--json",
+                                         "--prompt", "3,1", "--repeats", "3", "-t", "2"}));
+  double weights = 0.0;
+  for (const double tokens : {3.0, 1.0}) {
+    const auto groups = ByGroup(rows, tokens);
+    double seconds = 0.0, share = 0.0;
+    for (const auto& [name, row] : groups) {
+      EXPECT_EQ(Keys(*row),
+                "group tokens seconds share weight_bytes state_bytes bytes_per_second "
+                "share_of_bandwidth operations_per_second share_of_multiply_rate");
+      if (name == "all") continue;
+      seconds += Number(*row, "seconds");
+      share += Number(*row, "share");
+    }
+    for (const char* name : {"embedding", "norm", "in_proj", "conv", "scan", "out_proj", "head"}) {
+      EXPECT_TRUE(groups.contains(name)) << name;
+    }
+    EXPECT_FALSE(groups.contains("x_proj"));  // Mamba-2 has none
+    const core::Value& all = *groups.at("all");
+    // Medians of each group need not add up to the median of all.
+    EXPECT_GE(seconds * 1.001, Number(all, "seconds"));
+    EXPECT_NEAR(share, seconds / Number(all, "seconds"), 1e-6);
+    EXPECT_GT(Number(*groups.at("in_proj"), "operations_per_second"), 0.0);
+    EXPECT_TRUE(groups.at("norm")->Find("bytes_per_second")->is_null());
+    weights = Number(all, "weight_bytes");  // the same for one piece of any length
+    EXPECT_EQ(weights, Number(*groups.at("in_proj"), "weight_bytes") +
+                           Number(*groups.at("out_proj"), "weight_bytes") +
+                           Number(*groups.at("head"), "weight_bytes"));
+  }
+  EXPECT_EQ(Number(rows.AsArray()->front(), "tokens"), 3.0);  // in the order asked
+  const Outcome people = Hognose({"bench", Fixture("mamba_basic"), "--layers", "--prompt", "2"});
+  EXPECT_TRUE(Done(people));
+  EXPECT_NE(people.out.find("\nx_proj "), std::string::npos) << people.out;
+  EXPECT_NE(people.out.find("% of multiply"), std::string::npos);
+}
+
+TEST(BenchTest, MachineMeasuresItsLimits) {
+  const core::Value value =
+      Json(Hognose({"bench", "--machine", "--json", "-t", "2", "--repeats", "1"}));
+  EXPECT_EQ(Keys(value), "cpu cores target targets l1d_bytes l2_bytes l3_bytes read multiply");
+  const auto& reads = *value.Find("read")->AsArray();
+  ASSERT_FALSE(reads.empty());
+  for (const auto& row : reads) {
+    EXPECT_EQ(Keys(row), "bytes threads bytes_per_second");
+    EXPECT_GT(Number(row, "bytes_per_second"), 0.0);
+  }
+  const auto& multiplies = *value.Find("multiply")->AsArray();
+  ASSERT_EQ(multiplies.size(), 6u);  // f32, bf16 and int8 with one and with two threads
+  EXPECT_EQ(Text(multiplies[0], "dtype"), "f32");
+  EXPECT_EQ(Number(multiplies[0], "threads"), 1.0);
+  EXPECT_EQ(Text(multiplies[5], "dtype"), "int8");
+  EXPECT_EQ(Number(multiplies[5], "threads"), 2.0);
+  for (const auto& row : multiplies) {
+    EXPECT_EQ(Keys(row), "dtype instruction threads operations_per_second");
+    // Null where the target has no instruction for the type.
+    EXPECT_EQ(row.Find("instruction")->is_null(), row.Find("operations_per_second")->is_null());
+  }
+  bool listed = false;
+  for (const auto& name : *value.Find("targets")->AsArray()) {
+    listed |= *name.AsString() == Text(value, "target");
+  }
+  EXPECT_TRUE(listed);
+}
+
+TEST(BenchTest, OneTableAtATime) {
+  const Outcome both = Hognose({"bench", "--machine", "--layers"});
+  EXPECT_EQ(both.code, 2);
+  EXPECT_EQ(both.err, "--machine: got --layers too, want one table\n");
+  const Outcome model = Hognose({"bench", "--machine", kDemo});
+  EXPECT_EQ(model.code, 2);
+  EXPECT_TRUE(model.err.starts_with("--machine: got the model ")) << model.err;
 }
 
 TEST(HelpTest, ListsEveryFlagWithItsDefault) {

@@ -48,7 +48,8 @@ class [[nodiscard]] Result {
 };
 
 struct LoadOptions {
-  size_t threads = 0;   // 0: one a physical core
+  size_t threads = 0;  // 0: one a physical core
+  bool pin = false;  // each worker thread stays on a processor of its own; the caller's never does
   bool strict = false;  // tensors that no part of the model uses are an error
 };
 

@@ -75,7 +75,7 @@ core::Result<int> BenchMachine(const BenchOptions& o) {
                    kernels::CurrentTarget(), cpu.physical_cores(), cpu.l1d_bytes >> 10,
                    cpu.l2_bytes >> 10, cpu.l3_bytes >> 10));
   for (const size_t threads : ThreadCounts(o.common.threads.value_or(cpu.physical_cores()))) {
-    HOGNOSE_ASSIGN(const auto pool, runtime::NewPool(threads));
+    HOGNOSE_ASSIGN(const auto pool, runtime::NewPool(threads, o.common.pin));
     for (const size_t mib : kReadMiB) {
       reads.push_back(ReadRow(*pool, {memory.data, mib << 20}, o.repeats));
     }

@@ -63,6 +63,7 @@ std::filesystem::path ExecutableFolder() {
 
 void AddCommon(CLI::App& app, CommonOptions& options) {
   AddInteger(app, "-t,--threads", &options.threads, 1, 1024, "Threads (default: physical cores)");
+  AddFlag(app, "--pin", &options.pin, "Keep each worker thread on a processor of its own");
   AddFlag(app, "--json", &options.json, "Machine-readable output on standard output");
   AddFlag(app, "--strict", &options.strict, "Unknown tensors are an error");
 }
@@ -93,8 +94,10 @@ core::Result<std::shared_ptr<const runtime::Model>> LoadModel(const std::string&
                                                               bool tokenizer,
                                                               const std::string& quantize) {
   HOGNOSE_ASSIGN(const std::string folder, ModelPath(path));
-  runtime::LoadOptions load = {
-      .threads = options.threads.value_or(0), .strict = options.strict, .tokenizer = tokenizer};
+  runtime::LoadOptions load = {.threads = options.threads.value_or(0),
+                               .pin = options.pin,
+                               .strict = options.strict,
+                               .tokenizer = tokenizer};
   if (!quantize.empty()) {
     const bool int8 = quantize == "int8";
     load.quantize = {int8 ? codecs::Encoding::kInt8 : codecs::Encoding::kInt4};

@@ -27,11 +27,12 @@ inline constexpr int kExitInterrupted = 130;
 // Options that every computing command has.
 struct CommonOptions {
   std::optional<uint64_t> threads;  // default: one a physical core
+  bool pin = false;
   bool json = false;
   bool strict = false;
 };
 
-// Adds -t, --json and --strict.
+// Adds -t, --pin, --json and --strict.
 void AddCommon(CLI::App& app, CommonOptions& options);
 // Adds the optional positional MODEL.
 void AddModel(CLI::App& app, std::string& model);

@@ -5,6 +5,8 @@
 #include <cstdint>
 #include <cstdlib>
 #include <cstring>
+#include <fstream>
+#include <set>
 
 #if defined(__x86_64__)
 #include <cpuid.h>
@@ -14,7 +16,6 @@
 #include <fmt/format.h>
 #include <sys/auxv.h>
 
-#include <fstream>
 #include <string_view>
 #endif
 
@@ -160,6 +161,25 @@ CpuFacts Read() {
 #endif
 
 }  // namespace
+
+std::vector<int> ProcessorsByCore() {
+  cpu_set_t set;
+  CPU_ZERO(&set);
+  if (sched_getaffinity(0, sizeof(set), &set) != 0) return {};
+  std::vector<int> first, others;
+  std::set<std::string> cores;  // the list of siblings names a core
+  for (int cpu = 0; cpu < CPU_SETSIZE; ++cpu) {
+    if (!CPU_ISSET(cpu, &set)) continue;
+    std::string siblings;
+    std::ifstream("/sys/devices/system/cpu/cpu" + std::to_string(cpu) +
+                  "/topology/thread_siblings_list") >>
+        siblings;
+    const bool own_core = siblings.empty() || cores.insert(siblings).second;
+    (own_core ? first : others).push_back(cpu);
+  }
+  first.insert(first.end(), others.begin(), others.end());
+  return first;
+}
 
 const CpuFacts& Cpu() {
   static const CpuFacts facts = Read();

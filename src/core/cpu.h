@@ -4,6 +4,7 @@
 
 #include <cstddef>
 #include <string>
+#include <vector>
 
 namespace hognose::core {
 
@@ -24,5 +25,9 @@ struct CpuFacts {
 
 // Reads the facts once; later calls return the same object.
 const CpuFacts& Cpu();
+
+// Numbers of the logical processors that this process may run on, one of each core first. Where the
+// system doesn't tell which share a core (/sys), in order of their numbers.
+std::vector<int> ProcessorsByCore();
 
 }  // namespace hognose::core

@@ -1,6 +1,9 @@
 #include "core/thread_pool.h"
 
+#include <sched.h>
+
 #include "core/check.h"
+#include "core/cpu.h"
 #include "core/fp_env.h"
 
 namespace hognose::core {
@@ -22,13 +25,28 @@ void Pause() {
 #endif
 }
 
+// A refusal costs speed only.
+void StayOn(int processor) {
+  cpu_set_t set;
+  CPU_ZERO(&set);
+  CPU_SET(processor, &set);
+  (void)sched_setaffinity(0, sizeof(set), &set);
+}
+
 }  // namespace
 
-ThreadPool::ThreadPool(size_t threads) : shares_(threads) {
+ThreadPool::ThreadPool(size_t threads, bool pin) : shares_(threads) {
   HOGNOSE_CHECK(threads >= 1);
+  const std::vector<int> processors = pin ? ProcessorsByCore() : std::vector<int>();
   workers_.reserve(threads - 1);
   try {
-    for (size_t i = 1; i < threads; ++i) workers_.emplace_back([this, i] { Work(i); });
+    for (size_t i = 1; i < threads; ++i) {
+      const int processor = processors.empty() ? -1 : processors[i % processors.size()];
+      workers_.emplace_back([this, i, processor] {
+        if (processor >= 0) StayOn(processor);
+        Work(i);
+      });
+    }
   } catch (...) {
     Stop();  // those that did start must not outlive this object
     throw;

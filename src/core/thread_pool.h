@@ -18,9 +18,10 @@ namespace hognose::core {
 
 class ThreadPool {
  public:
-  // Starts threads - 1 workers (threads >= 1). Workers flush denormals. Throws std::system_error
-  // when the system gives no more threads.
-  explicit ThreadPool(size_t threads);
+  // Starts threads - 1 workers (threads >= 1). Workers flush denormals. With `pin` each stays on a
+  // processor of its own, as far as there are some, leaving the first to the caller, whose affinity
+  // is not touched. Throws std::system_error when the system gives no more threads.
+  explicit ThreadPool(size_t threads, bool pin = false);
   ~ThreadPool();
   ThreadPool(const ThreadPool&) = delete;
   ThreadPool& operator=(const ThreadPool&) = delete;

@@ -1,6 +1,7 @@
 #include "core/thread_pool.h"
 
 #include <gtest/gtest.h>
+#include <sched.h>
 
 #include <atomic>
 #include <chrono>
@@ -26,6 +27,36 @@ TEST(ThreadPool, RunsEveryTaskOnce) {
     ThreadPool pool(threads);
     EXPECT_EQ(pool.threads(), threads);
     for (const size_t count : {0, 1, 2, 3, 7, 8, 9, 64, 1000, 20000}) ExpectEachOnce(pool, count);
+  }
+}
+
+TEST(ThreadPool, PinsItsWorkersOnRequestAndNeverTheCaller) {
+  const auto affinity = [] {
+    cpu_set_t set;
+    CPU_ZERO(&set);
+    EXPECT_EQ(sched_getaffinity(0, sizeof(set), &set), 0);
+    return set;
+  };
+  const cpu_set_t before = affinity();
+  const std::vector<int> processors = ProcessorsByCore();
+  ASSERT_EQ(processors.size(), Cpu().usable_threads);
+  for (const int processor : processors) EXPECT_TRUE(CPU_ISSET(processor, &before));
+  for (const bool pin : {false, true}) {
+    ThreadPool pool(3, pin);
+    const auto caller = std::this_thread::get_id();
+    std::atomic<int> on_workers{0};
+    // Until a worker took part: the caller alone may be faster.
+    while (on_workers == 0) {
+      pool.Run(64, [&](size_t) {
+        std::this_thread::yield();
+        if (std::this_thread::get_id() == caller) return;
+        const cpu_set_t set = affinity();
+        EXPECT_EQ(CPU_COUNT(&set), pin ? 1 : CPU_COUNT(&before));
+        ++on_workers;
+      });
+    }
+    const cpu_set_t after = affinity();
+    EXPECT_TRUE(CPU_EQUAL(&before, &after));
   }
 }
 

@@ -29,7 +29,8 @@ struct Session::Impl {
 };
 
 Result<Model> Model::Load(const std::string& path, const LoadOptions& options) {
-  auto model = runtime::Model::Load(path, {.threads = options.threads, .strict = options.strict});
+  auto model = runtime::Model::Load(
+      path, {.threads = options.threads, .pin = options.pin, .strict = options.strict});
   if (!model.ok()) return Public(model.status());
   return Model(std::make_shared<const Impl>(Impl{std::move(*model)}));
 }

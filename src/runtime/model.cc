@@ -99,13 +99,13 @@ core::Status LoadWeights(Model& model, const LoadOptions& options) {
 
 }  // namespace
 
-core::Result<std::unique_ptr<core::ThreadPool>> NewPool(size_t threads) {
+core::Result<std::unique_ptr<core::ThreadPool>> NewPool(size_t threads, bool pin) {
   constexpr size_t kMost = 1024;
   if (threads > kMost) {
     return core::Status::Usage(fmt::format("threads: got {}, want at most {}", threads, kMost));
   }
   try {
-    return std::make_unique<core::ThreadPool>(threads);
+    return std::make_unique<core::ThreadPool>(threads, pin);
   } catch (const std::system_error& error) {
     return core::Status::Failed(
         fmt::format("threads: could not start {}: {}", threads, error.what()));
@@ -137,7 +137,7 @@ core::Result<std::shared_ptr<const Model>> Model::Load(const std::string& path,
   model->path = path;
   HOGNOSE_ASSIGN(model->folder, io::OpenModelFolder(path));
   const size_t threads = options.threads == 0 ? core::Cpu().physical_cores() : options.threads;
-  HOGNOSE_ASSIGN(model->pool, NewPool(threads));
+  HOGNOSE_ASSIGN(model->pool, NewPool(threads, options.pin));
   HOGNOSE_TRY(LoadParts(*model, options));
   HOGNOSE_ASSIGN(model->eos_ids, ReadEos(model->folder, model->lm.logits_size()));
   model->sampleable = Sampleable(*model);

@@ -19,13 +19,14 @@ namespace hognose::runtime {
 
 struct LoadOptions {
   size_t threads = 0;   // 0: one a physical core
+  bool pin = false;     // each worker stays on a processor of its own
   bool strict = false;  // unknown tensors are an error
   bool tokenizer = true;
   std::optional<QuantizeOptions> quantize = {};  // re-encode the matrices in memory
 };
 
 // A pool of 1 to 1,024 threads, or what the system says against it.
-core::Result<std::unique_ptr<core::ThreadPool>> NewPool(size_t threads);
+core::Result<std::unique_ptr<core::ThreadPool>> NewPool(size_t threads, bool pin = false);
 
 // Immutable after Load and shared by its sessions, which may live on different threads: each call
 // that computes takes `compute`, since the pool has one caller at a time.

@@ -73,35 +73,14 @@ core::Status CheckInterrupt() {
   return Interrupted() ? core::Status::Failed("quantize: interrupted") : core::Status();
 }
 
-// The file that holds a tensor.
-std::string FileOf(const runtime::Model& model, const std::string& tensor) {
-  for (const auto& file : model.folder.files) {
-    if (file.tensors().contains(tensor)) return file.path();
-  }
-  return model.path;
-}
-
 // Tensor by tensor, so that the bar moves and Ctrl-C is heard.
 core::Result<runtime::QuantizedTensors> Encode(const Options& o, const runtime::Model& model) {
-  const auto& tensors = model.folder.tensors;
   const runtime::QuantizeOptions options = {.encoding = Find(o.to).encoding, .group = o.group};
-  runtime::QuantizedTensors all;
   Progress bar("quantize", model.weight_bytes());
-  size_t done = 0;
-  for (const auto& [name, tensor] : tensors) {
-    HOGNOSE_TRY(CheckInterrupt());
-    core::TensorMap one = {{name, tensor}};
-    // Scales beside it tell that it is quantised, which is refused.
-    if (const auto scales = tensors.find(name + ".scales"); scales != tensors.end()) {
-      one.insert(*scales);
-    }
-    HOGNOSE_ASSIGN(auto part, runtime::Quantize(model.exec(), one, options, FileOf(model, name)));
-    all.tensors.merge(part.tensors);
-    std::move(part.memory.begin(), part.memory.end(), std::back_inserter(all.memory));
-    bar.Update(done += tensor.bytes());
-  }
-  HOGNOSE_TRY(CheckInterrupt());
-  return all;
+  return runtime::QuantizeFolder(model.exec(), model.folder, options, [&](size_t done) {
+    bar.Update(done);
+    return CheckInterrupt();
+  });
 }
 
 // Fills `folder` and returns the bytes of its weights.

@@ -75,6 +75,15 @@ MappedFile::~MappedFile() {
   if (data_ != nullptr) munmap(const_cast<uint8_t*>(data_), size_);
 }
 
+void DropPages(std::span<const uint8_t> mapped) {
+  const auto page = static_cast<uintptr_t>(sysconf(_SC_PAGESIZE));
+  const auto address = reinterpret_cast<uintptr_t>(mapped.data());
+  const uintptr_t begin = (address + page - 1) / page * page;
+  const uintptr_t end = (address + mapped.size()) / page * page;
+  // A refusal costs memory only.
+  if (begin < end) (void)madvise(reinterpret_cast<void*>(begin), end - begin, MADV_DONTNEED);
+}
+
 Result<std::string> ReadFile(const std::string& path, size_t limit) {
   const Descriptor file(open(path.c_str(), O_RDONLY | O_CLOEXEC));
   if (file.fd < 0) return CannotOpen(path, errno);

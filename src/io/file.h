@@ -32,6 +32,10 @@ class MappedFile {
   std::string path_;
 };
 
+// Gives back the memory of whole pages inside a part of a MappedFile; a later read fetches them
+// from the file again.
+void DropPages(std::span<const uint8_t> mapped);
+
 // All bytes of a file or a pipe; fails above `limit` bytes.
 core::Result<std::string> ReadFile(const std::string& path, size_t limit = size_t{1} << 32);
 

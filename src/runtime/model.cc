@@ -85,9 +85,8 @@ core::Status CheckSampleable(const Model& model) {
 core::Status LoadWeights(Model& model, const LoadOptions& options) {
   const std::string weights = WeightsName(model.folder);
   if (options.quantize) {
-    HOGNOSE_TRY(CheckFinite(model));  // before NaN becomes an integer
-    HOGNOSE_ASSIGN(model.quantized,
-                   Quantize(model.exec(), model.folder.tensors, *options.quantize, weights));
+    HOGNOSE_ASSIGN(model.quantized, QuantizeFolder(model.exec(), model.folder, *options.quantize,
+                                                   [](size_t) { return core::Status(); }));
     model.folder.tensors = model.quantized.tensors;
   }
   const models::Checkpoint checkpoint = {model.folder.config, model.folder.path + "/config.json",

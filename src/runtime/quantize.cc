@@ -3,8 +3,11 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <iterator>
 
 #include "codecs/float16.h"
+#include "io/file.h"
+#include "kernels/find_nonfinite/find_nonfinite.h"
 
 namespace hognose::runtime {
 namespace {
@@ -98,6 +101,35 @@ core::Result<QuantizedTensors> Quantize(core::Exec exec, const core::TensorMap& 
     }
   }
   return out;
+}
+
+core::Result<QuantizedTensors> QuantizeFolder(core::Exec exec, const io::ModelFolder& folder,
+                                              const QuantizeOptions& options,
+                                              core::FunctionRef<core::Status(size_t done)> go_on) {
+  QuantizedTensors all;
+  size_t done = 0;
+  for (const auto& file : folder.files) {
+    for (const auto& [name, tensor] : file.tensors()) {
+      HOGNOSE_TRY(go_on(done));
+      if (const auto bad = kernels::FindNonFinite(exec, tensor)) {
+        return core::Status::Failed(
+            fmt::format("{}: {}: element {} is not a finite number", file.path(), name, *bad));
+      }
+      core::TensorMap one = {{name, tensor}};
+      // Scales beside it tell that it is quantised, which is refused.
+      const auto scales = folder.tensors.find(name + ".scales");
+      if (scales != folder.tensors.end()) one.insert(*scales);
+      HOGNOSE_ASSIGN(auto part, Quantize(exec, one, options, file.path()));
+      all.tensors.merge(part.tensors);
+      std::move(part.memory.begin(), part.memory.end(), std::back_inserter(all.memory));
+      if (IsQuantizable(name)) {
+        io::DropPages({static_cast<const uint8_t*>(tensor.data), tensor.bytes()});
+      }
+      done += tensor.bytes();
+    }
+  }
+  HOGNOSE_TRY(go_on(done));
+  return all;
 }
 
 }  // namespace hognose::runtime

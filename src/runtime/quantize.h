@@ -13,8 +13,10 @@
 
 #include "codecs/quantized.h"
 #include "core/exec.h"
+#include "core/function_ref.h"
 #include "core/status.h"
 #include "core/tensor.h"
+#include "io/model_folder.h"
 
 namespace hognose::runtime {
 
@@ -35,5 +37,12 @@ struct QuantizedTensors {
 // parallel; the result does not depend on the thread count.
 core::Result<QuantizedTensors> Quantize(core::Exec exec, const core::TensorMap& tensors,
                                         const QuantizeOptions& options, std::string_view where);
+
+// The tensors of a folder, one after the other. The pages of each matrix are given back after it,
+// so that the model is never in memory in both forms. `go_on` is told how many bytes are done and
+// ends the work by an error. Messages begin with the tensor's file.
+core::Result<QuantizedTensors> QuantizeFolder(core::Exec exec, const io::ModelFolder& folder,
+                                              const QuantizeOptions& options,
+                                              core::FunctionRef<core::Status(size_t done)> go_on);
 
 }  // namespace hognose::runtime

@@ -3,6 +3,7 @@
 #include <cstring>
 
 #include "codecs/float16.h"
+#include "kernels/linear/linear_tile.h"
 #include "kernels/testing.h"
 #include "tests/support/compare.h"
 
@@ -178,6 +179,38 @@ TEST(Linear, RowsHaveTheSameBitsInAnyBatchAndThreadCount) {
           Linear(exec_one, part);
         }
         ASSERT_TRUE(SameBits(Flatten(c.args.y), together)) << kind.name();
+      }
+    }
+  });
+}
+
+// Codes are unpacked where enough rows share the work and a tile of them fits the stack; either way
+// the integers are the same.
+TEST(Linear, UnpackingCodesChangesNoBit) {
+  EXPECT_FALSE(internal::UnpackCodes(15, 768));
+  EXPECT_TRUE(internal::UnpackCodes(16, 768));
+  EXPECT_TRUE(internal::UnpackCodes(16, internal::kMaxUnpacked));
+  EXPECT_FALSE(internal::UnpackCodes(16, internal::kMaxUnpacked + 1));
+  core::ThreadPool pool(2);
+  core::Exec exec{pool};
+  ForEachTarget([&] {
+    for (const Kind& kind : kKinds) {
+      if (kind.encoding == Encoding::kPlain) continue;
+      for (const size_t k : {48, 640, 8200}) {
+        core::Rng rng(4);
+        constexpr size_t kRows = 18, kM = 7;
+        Case c(rng, kind, kRows, k, kM, false);
+        c.args.activations = Activations::kInt16;
+        Linear(exec, c.args);
+        const auto together = Flatten(c.args.y);
+        for (size_t l = 0; l < kRows; ++l) {
+          LinearArgs row = c.args;
+          row.x = c.args.x.Rows(l, 1);
+          row.y = c.args.y.Rows(l, 1);
+          std::fill_n(row.y.Row(0), kM, 0.0f);
+          Linear(exec, row);
+        }
+        ASSERT_TRUE(SameBits(Flatten(c.args.y), together)) << kind.name() << " " << k;
       }
     }
   });

@@ -21,8 +21,12 @@ class JsonScanner {
 
   // The next character behind white space, which stays; 0 at the end.
   char Peek() {
-    while (at_ != end_ && (*at_ == ' ' || *at_ == '\n' || *at_ == '\r' || *at_ == '\t')) ++at_;
-    return at_ == end_ ? '\0' : *at_;
+    for (; at_ != end_; ++at_) {
+      if (*at_ > ' ') return *at_;
+      if (*at_ == ' ') SkipIndent();
+      if (*at_ != ' ' && *at_ != '\n' && *at_ != '\r' && *at_ != '\t') return *at_;
+    }
+    return '\0';
   }
   bool Take(char c) {
     if (Peek() != c) return false;
@@ -55,6 +59,19 @@ class JsonScanner {
   static constexpr uint64_t kOnes = 0x0101010101010101u;
   static constexpr uint64_t kHigh = 0x8080808080808080u;
 
+  // Goes on over spaces, eight at a time; some of them may be left.
+  void SkipIndent() {
+    if constexpr (std::endian::native == std::endian::little) {
+      for (uint64_t word; end_ - at_ > 8; at_ += 8) {
+        std::memcpy(&word, at_, 8);
+        word ^= kOnes * ' ';
+        if (word != 0) {
+          at_ += std::countr_zero(word) / 8;
+          return;
+        }
+      }
+    }
+  }
   // Goes to the first quote, backslash or control character.
   void FindStop() {
     if constexpr (std::endian::native == std::endian::little) {

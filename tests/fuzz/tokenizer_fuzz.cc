@@ -75,6 +75,7 @@ void CheckMerges(const tokenizer::ModelTables& tables, const core::Value::Array&
     HOGNOSE_CHECK(!left.empty() && !right.empty() && list.Add(left, right));
     pairs.emplace_back(*tables.vocabulary.Find(left), *tables.vocabulary.Find(right));
   }
+  want.Index();
   for (const auto& [left, right] : pairs) {
     HOGNOSE_CHECK(tables.merges.Find(left, right).rank == want.Find(left, right).rank);
     HOGNOSE_CHECK(tables.merges.Find(left, right).id == want.Find(left, right).id);

@@ -1,6 +1,7 @@
 #include "io/tokenizer/bpe.h"
 
 #include <algorithm>
+#include <utility>
 
 #include "io/tokenizer/byte_level.h"
 #include "io/tokenizer/unicode.h"
@@ -254,6 +255,7 @@ core::Status Bpe::ReadMerges(const Field& model) {
                                   want);
     }
   }
+  merges_.Index();
   return {};
 }
 

@@ -27,22 +27,22 @@ class HashIndex {
   class Slot {
    public:
     bool free() const { return *slot_ == kFree; }
-    size_t index() const { return *slot_ & index_bits_; }
     void Set(size_t index) { *slot_ = tag_ | static_cast<uint32_t>(index); }
 
    private:
     friend HashIndex;
-    Slot(uint32_t* slot, uint32_t tag, uint32_t index_bits)
-        : slot_(slot), tag_(tag), index_bits_(index_bits) {}
+    Slot(uint32_t* slot, uint32_t tag) : slot_(slot), tag_(tag) {}
     uint32_t* slot_;
     uint32_t tag_;
-    uint32_t index_bits_;
   };
   template <typename IsIt>
   Slot At(uint64_t hash, IsIt is_it) {
     const size_t i = Place(hash, is_it);
-    return {&slots_[i], Tag(hash), index_bits_};
+    return {&slots_[i], Tag(hash)};
   }
+
+  // For an At or a Find soon.
+  void Prefetch(uint64_t hash) const { __builtin_prefetch(&slots_[hash >> shift_]); }
 
   static constexpr size_t kNone = SIZE_MAX;
   // The index of that element, or kNone.

@@ -1,27 +1,21 @@
 #include "io/tokenizer/merge_table.h"
 
+#include <algorithm>
+
 namespace hognose::io::tokenizer {
 
-void MergeTable::Reserve(size_t merges) {
-  merges_.reserve(merges);
-  if (merges <= indexed_) return;
-  indexed_ = merges;
-  index_.Reset(merges, merges);
-  for (size_t rank = 0; rank < merges_.size(); ++rank) Index(rank);
-}
-
-void MergeTable::Index(size_t rank) {
-  const Pair& pair = merges_[rank];
-  auto slot = index_.At(Hash(pair.left, pair.right), [&](size_t other) {
-    return merges_[other].left == pair.left && merges_[other].right == pair.right;
-  });
-  slot.Set(rank);
-}
-
-void MergeTable::Add(int32_t left, int32_t right, int32_t id) {
-  if (merges_.size() == indexed_) Reserve(2 * merges_.size() + 16);
-  merges_.push_back({left, right, id});
-  Index(merges_.size() - 1);
+void MergeTable::Index() {
+  constexpr size_t kAhead = 16;
+  index_.Reset(merges_.size(), merges_.size());
+  for (size_t rank = 0; rank < merges_.size(); ++rank) {
+    const Pair& next = merges_[std::min(rank + kAhead, merges_.size() - 1)];
+    index_.Prefetch(Hash(next.left, next.right));
+    const Pair& pair = merges_[rank];
+    auto slot = index_.At(Hash(pair.left, pair.right), [&](size_t other) {
+      return merges_[other].left == pair.left && merges_[other].right == pair.right;
+    });
+    slot.Set(rank);
+  }
 }
 
 // Lists are written in the order in which their tokens were made: most often it is the next id.
@@ -39,6 +33,7 @@ std::optional<int32_t> MergeList::FindMerged(std::string_view left, std::string_
 }
 
 bool MergeList::Add(std::string_view left, std::string_view right) {
+  vocabulary_.Prefetch(right);
   const auto left_id = vocabulary_.Find(left);
   const auto right_id = vocabulary_.Find(right);
   if (!left_id || !right_id || right.size() < prefix_.size()) return false;

@@ -21,11 +21,12 @@ class MergeTable {
     int32_t id = -1;
   };
 
-  // For as many merges without growing.
-  void Reserve(size_t merges);
-  // The merge of the next rank. It replaces an earlier one of the same pair, as in the tokenizers
+  // First all merges are added, in the order of their ranks, then they are indexed.
+  void Reserve(size_t merges) { merges_.reserve(merges); }
+  void Add(int32_t left, int32_t right, int32_t id) { merges_.push_back({left, right, id}); }
+  // Makes Find see the merges. Of several of one pair the last one counts, as in the tokenizers
   // library.
-  void Add(int32_t left, int32_t right, int32_t id);
+  void Index();
   Merge Find(int32_t left, int32_t right) const {
     const size_t rank = index_.Find(Hash(left, right), [&](size_t other) {
       return merges_[other].left == left && merges_[other].right == right;
@@ -45,14 +46,12 @@ class MergeTable {
     const uint64_t key = uint64_t{static_cast<uint32_t>(left)} << 32 | static_cast<uint32_t>(right);
     return key * 0x9E3779B97F4A7C15u;
   }
-  void Index(size_t rank);
 
   std::vector<Pair> merges_;  // by rank
-  size_t indexed_ = 0;        // the index has room for as many
   HashIndex index_;
 };
 
-// Fills a table, one merge after another in the order of the list. The vocabulary must be indexed.
+// Adds merges to a table, in the order of the list. The vocabulary must be indexed.
 class MergeList {
  public:
   // `prefix` is the model's continuing_subword_prefix.

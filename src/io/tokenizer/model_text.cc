@@ -54,6 +54,7 @@ bool ReadMerges(JsonScanner& text, const Vocabulary& vocabulary, MergeTable* mer
     const bool read = text.Peek() == '"' ? ReadLine(text, list) : ReadPair(text, list, &buffer);
     if (!read || !text.TakeNext(']', &more)) return false;
   }
+  merges->Index();
   return true;
 }
 

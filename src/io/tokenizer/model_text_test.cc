@@ -215,7 +215,7 @@ TEST(HashIndex, FindsWhatIsThereAndTellsEqualHashesApart) {
   }
 }
 
-TEST(MergeTable, GrowsAndTheLastOfEqualPairsCounts) {
+TEST(MergeTable, TheLastOfEqualPairsCounts) {
   core::Rng rng(2);
   MergeTable table;
   std::map<std::pair<int32_t, int32_t>, std::pair<uint32_t, int32_t>> want;
@@ -226,6 +226,7 @@ TEST(MergeTable, GrowsAndTheLastOfEqualPairsCounts) {
     table.Add(left, right, static_cast<int32_t>(rank) + 60);
     want[{left, right}] = {rank, static_cast<int32_t>(rank) + 60};
   }
+  table.Index();
   for (int32_t left = 0; left < 60; ++left) {
     for (int32_t right = 0; right < 60; ++right) {
       const auto found = table.Find(left, right);

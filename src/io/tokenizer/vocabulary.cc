@@ -40,6 +40,8 @@ bool Vocabulary::Index() {
   return true;
 }
 
+void Vocabulary::Prefetch(std::string_view token) const { index_.Prefetch(Hash(token)); }
+
 std::optional<int32_t> Vocabulary::Find(std::string_view token) const {
   const size_t id = index_.Find(
       Hash(token), [&](size_t other) { return Token(static_cast<int32_t>(other)) == token; });

@@ -24,6 +24,7 @@ class Vocabulary {
   [[nodiscard]] bool Index();
 
   std::optional<int32_t> Find(std::string_view token) const;
+  void Prefetch(std::string_view token) const;  // for a Find soon
   // Whether `id` names a token, and which.
   bool Has(int32_t id) const {
     return id >= 0 && static_cast<size_t>(id) < spans_.size() && spans_[id].used;

@@ -35,9 +35,8 @@ TEST(ModelText, ReadsBothFormsOfMergesAndEscapes) {
                                        R"(": 2, "\"\\": 5, "a\"\\": 4, "": 3})",
                                        R"(["a \u0120", [ "a" , "\"\\" ]])"));
   ASSERT_TRUE(good);
-  EXPECT_EQ(
-      good->rest,
-      R"({"x": [1, "]}", {}], "model": {"type": "BPE", "vocab":{}, "merges":[], "y": 1}, "z": null})");
+  EXPECT_EQ(good->rest, R"({"x": [1, "]}", {}], "model": {"type": "BPE", "vocab":{}, "merges":[])"
+                        R"(, "y": 1}, "z": null})");
   const Vocabulary& vocabulary = good->tables.vocabulary;
   EXPECT_EQ(vocabulary.count(), 6u);
   EXPECT_EQ(vocabulary.Find("\xC4\xA0"), 1);

@@ -3,6 +3,8 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cstddef>
+#include <iterator>
 #include <system_error>
 #include <thread>
 
@@ -19,12 +21,14 @@ namespace {
 core::Status CheckFinite(const Model& model) {
   core::Exec exec = model.exec();
   for (const auto& file : model.folder.files) {
-    for (const auto& [name, tensor] : file.tensors()) {
-      const auto bad = kernels::FindNonFinite(exec, tensor);
-      if (!bad) continue;
-      return core::Status::Failed(
-          fmt::format("{}: {}: element {} is not a finite number", file.path(), name, *bad));
-    }
+    std::vector<core::TensorView> tensors;
+    for (const auto& [name, tensor] : file.tensors()) tensors.push_back(tensor);
+    const auto bad = kernels::FindNonFinite(exec, tensors);
+    if (!bad) continue;
+    const auto& name =
+        std::next(file.tensors().begin(), static_cast<ptrdiff_t>(bad->tensor))->first;
+    return core::Status::Failed(
+        fmt::format("{}: {}: element {} is not a finite number", file.path(), name, bad->element));
   }
   return {};
 }

@@ -1,7 +1,7 @@
 #include "io/tokenizer/bpe.h"
 
 #include <algorithm>
-#include <bit>
+#include <utility>
 
 #include "io/tokenizer/byte_level.h"
 #include "io/tokenizer/unicode.h"
@@ -13,20 +13,6 @@ namespace {
 constexpr size_t kShortWord = 48;
 
 }  // namespace
-
-void MergeTable::Reserve(size_t merges) {
-  const size_t slots = std::bit_ceil(2 * merges + 2);
-  slots_.assign(slots, {});
-  mask_ = slots - 1;
-  shift_ = 64 - std::countr_zero(slots);
-}
-
-void MergeTable::Set(int32_t left, int32_t right, Merge merge) {
-  const uint64_t key = Key(left, right);
-  size_t i = Home(key);
-  while (slots_[i].key != key && slots_[i].key != kEmpty) i = (i + 1) & mask_;
-  slots_[i] = {key, merge};
-}
 
 core::Status Bpe::Encode(std::string_view word, bool byte_level, Scratch& scratch,
                          std::vector<int32_t>* ids) const {
@@ -182,11 +168,17 @@ void Bpe::MergeLong(Scratch& scratch) const {
   for (int32_t i = 0; i >= 0; i = symbols[i].next) scratch.ids.push_back(symbols[i].id);
 }
 
-core::Result<Bpe> Bpe::Parse(const Field& model) {
+core::Result<Bpe> Bpe::Parse(const Field& model, ModelTables* tables) {
   Bpe bpe;
   HOGNOSE_TRY(bpe.ReadOptions(model));
-  HOGNOSE_TRY(bpe.ReadVocabulary(model));
-  HOGNOSE_TRY(bpe.ReadMerges(model));
+  if (tables == nullptr) {
+    HOGNOSE_TRY(bpe.ReadVocabulary(model));
+    HOGNOSE_TRY(bpe.ReadMerges(model));
+  } else {
+    if (!bpe.prefix_.empty()) return Wrong(model.Member("continuing_subword_prefix"), "none here");
+    bpe.vocabulary_ = std::move(tables->vocabulary);
+    bpe.merges_ = std::move(tables->merges);
+  }
   bpe.FindByteIds();
   return bpe;
 }
@@ -227,6 +219,7 @@ core::Status Bpe::ReadVocabulary(const Field& model) {
                        std::string(vocabulary_.Token(static_cast<int32_t>(*id))) + "\" has it");
     }
   }
+  HOGNOSE_CHECK(vocabulary_.Index());  // the keys of an object are unique
   return {};
 }
 
@@ -235,7 +228,7 @@ core::Status Bpe::ReadMerges(const Field& model) {
   const auto* merges = field.Has() ? field.value->AsArray() : nullptr;
   if (merges == nullptr) return Wrong(field, "an array");
   merges_.Reserve(merges->size());
-  uint32_t rank = 0;
+  MergeList list(vocabulary_, prefix_, &merges_);
   for (size_t i = 0; i < merges->size(); ++i) {
     const core::Value& value = (*merges)[i];
     std::string_view left, right;
@@ -250,7 +243,7 @@ core::Status Bpe::ReadMerges(const Field& model) {
       if (first != nullptr && second != nullptr) left = *first, right = *second;
     }
     const bool spaced = value.AsString() != nullptr && right.find(' ') != std::string_view::npos;
-    if (left.empty() || right.empty() || spaced || !AddMerge(left, right, rank)) {
+    if (left.empty() || right.empty() || spaced || !list.Add(left, right)) {
       const std::string want = left.empty() || right.empty() || spaced
                                    ? "\"a b\" or [\"a\", \"b\"]"
                                    : "two tokens of the vocabulary that make a third";
@@ -261,21 +254,9 @@ core::Status Bpe::ReadMerges(const Field& model) {
                                   std::string(left) + "\", \"" + std::string(right) + "\"], want " +
                                   want);
     }
-    ++rank;
   }
+  merges_.Index();
   return {};
-}
-
-// False if the tokens or their concatenation (without the right one's prefix) are not tokens.
-bool Bpe::AddMerge(std::string_view left, std::string_view right, uint32_t rank) {
-  const auto left_id = vocabulary_.Find(left);
-  const auto right_id = vocabulary_.Find(right);
-  if (!left_id || !right_id || right.size() < prefix_.size()) return false;
-  merged_.assign(left).append(right.substr(prefix_.size()));
-  const auto id = vocabulary_.Find(merged_);
-  if (!id) return false;
-  merges_.Set(*left_id, *right_id, {rank, *id});
-  return true;
 }
 
 void Bpe::FindByteIds() {

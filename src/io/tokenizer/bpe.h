@@ -9,46 +9,11 @@
 
 #include "core/status.h"
 #include "io/tokenizer/fields.h"
+#include "io/tokenizer/merge_table.h"
+#include "io/tokenizer/model_text.h"
 #include "io/tokenizer/vocabulary.h"
 
 namespace hognose::io::tokenizer {
-
-// The merge of two neighbouring ids, found by hashing.
-class MergeTable {
- public:
-  static constexpr uint32_t kNoRank = UINT32_MAX;
-  struct Merge {
-    uint32_t rank = kNoRank;
-    int32_t id = -1;
-  };
-
-  void Reserve(size_t merges);
-  // A later merge of the same pair replaces the earlier one, as in the tokenizers library.
-  void Set(int32_t left, int32_t right, Merge merge);
-  Merge Find(int32_t left, int32_t right) const {
-    const uint64_t key = Key(left, right);
-    for (size_t i = Home(key);; i = (i + 1) & mask_) {
-      if (slots_[i].key == key) return slots_[i].merge;
-      if (slots_[i].key == kEmpty) return {};
-    }
-  }
-
- private:
-  static constexpr uint64_t kEmpty = ~uint64_t{0};
-  struct Slot {
-    uint64_t key = kEmpty;
-    Merge merge;
-  };
-
-  static uint64_t Key(int32_t left, int32_t right) {
-    return uint64_t{static_cast<uint32_t>(left)} << 32 | static_cast<uint32_t>(right);
-  }
-  size_t Home(uint64_t key) const { return (key * 0x9E3779B97F4A7C15u) >> shift_; }
-
-  std::vector<Slot> slots_ = std::vector<Slot>(2);  // a power of two, at most half full
-  size_t mask_ = 1;
-  int shift_ = 63;
-};
 
 class Bpe {
  public:
@@ -71,7 +36,8 @@ class Bpe {
     std::string text;
   };
 
-  static core::Result<Bpe> Parse(const Field& model);
+  // `tables`: what was cut out of the text before `model` was made from it, if anything was.
+  static core::Result<Bpe> Parse(const Field& model, ModelTables* tables);
 
   // Appends the ids of `word`. `byte_level`: the model sees the word written in the ByteLevel
   // alphabet. Characters without a token are left out if there is no unk_token (so does the
@@ -85,7 +51,6 @@ class Bpe {
   core::Status ReadOptions(const Field& model);
   core::Status ReadVocabulary(const Field& model);
   core::Status ReadMerges(const Field& model);
-  bool AddMerge(std::string_view left, std::string_view right, uint32_t rank);
   void FindByteIds();
 
   core::Status Split(std::string_view word, Scratch& scratch) const;
@@ -107,7 +72,6 @@ class Bpe {
   std::array<int32_t, 256> byte_level_ids_ = {};  // of one-character tokens; -1: none
   std::array<int32_t, 256> fallback_ids_ = {};    // of "<0x00>" and so on; -1: none
   bool all_byte_level_ids_ = false;
-  std::string merged_;  // while merges are read
 };
 
 }  // namespace hognose::io::tokenizer

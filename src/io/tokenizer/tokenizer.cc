@@ -1,6 +1,8 @@
 #include "io/tokenizer/tokenizer.h"
 
 #include <algorithm>
+#include <filesystem>
+#include <system_error>
 #include <utility>
 
 #include "io/file.h"
@@ -9,6 +11,7 @@
 #include "io/tokenizer/bpe.h"
 #include "io/tokenizer/decoder.h"
 #include "io/tokenizer/fields.h"
+#include "io/tokenizer/model_text.h"
 #include "io/tokenizer/normalizer.h"
 #include "io/tokenizer/post_processor.h"
 #include "io/tokenizer/pre_tokenizer.h"
@@ -48,11 +51,28 @@ struct Tokenizer::Impl {
 };
 
 core::Result<Tokenizer> Tokenizer::Load(const std::string& path) {
+  std::error_code error;
+  if (std::filesystem::is_regular_file(path, error)) {
+    const auto file = MappedFile::Open(path);
+    if (file.ok() && !file->bytes().empty() && file->bytes().size() <= kFileLimit) {
+      return Parse({reinterpret_cast<const char*>(file->bytes().data()), file->bytes().size()},
+                   path);
+    }
+  }
   HOGNOSE_ASSIGN(const std::string json, ReadFile(path, kFileLimit));
   return Parse(json, path);
 }
 
 core::Result<Tokenizer> Tokenizer::Parse(std::string_view json, std::string_view where) {
+  if (auto text = tokenizer::ReadModelText(json)) {
+    auto result = ParseTree(text->rest, where, &text->tables);
+    if (result.ok()) return result;
+  }
+  return ParseTree(json, where, nullptr);  // whose errors are those of the text itself
+}
+
+core::Result<Tokenizer> Tokenizer::ParseTree(std::string_view json, std::string_view where,
+                                             tokenizer::ModelTables* tables) {
   HOGNOSE_ASSIGN(const core::Value value, ParseJson(json, where));
   const tokenizer::Field root{&value, std::string(where) + ": "};
   if (value.AsObject() == nullptr) {
@@ -74,7 +94,7 @@ core::Result<Tokenizer> Tokenizer::Parse(std::string_view json, std::string_view
   HOGNOSE_ASSIGN(auto post_processor,
                  tokenizer::PostProcessor::Parse(root.Member("post_processor")));
   HOGNOSE_ASSIGN(auto decoder, tokenizer::Decoder::Parse(root.Member("decoder")));
-  HOGNOSE_ASSIGN(auto model, tokenizer::Bpe::Parse(model_field));
+  HOGNOSE_ASSIGN(auto model, tokenizer::Bpe::Parse(model_field, tables));
   HOGNOSE_ASSIGN(auto added, tokenizer::AddedTokens::Parse(root.Member("added_tokens"),
                                                            model.vocabulary(), normalizer));
   Tokenizer result(std::make_unique<Impl>(Impl{.where = std::string(where),

@@ -19,6 +19,9 @@
 #include "core/status.h"
 
 namespace hognose::io {
+namespace tokenizer {
+struct ModelTables;
+}
 
 class Tokenizer {
  public:
@@ -68,6 +71,8 @@ class Tokenizer {
  private:
   struct Impl;
   explicit Tokenizer(std::unique_ptr<Impl> impl);
+  static core::Result<Tokenizer> ParseTree(std::string_view json, std::string_view where,
+                                           tokenizer::ModelTables* tables);
   std::unique_ptr<Impl> impl_;
 };
 

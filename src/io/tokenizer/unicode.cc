@@ -3,6 +3,7 @@
 #include <utf8proc.h>
 
 #include <algorithm>
+#include <bit>
 #include <cstring>
 #include <iterator>
 
@@ -49,6 +50,22 @@ bool IsNonAsciiSpace(char32_t c) {
          c == 0x2029 || c == 0x202F || c == 0x205F || c == 0x3000;
 }
 
+// True if these eight bytes go on with characters of one and two bytes. `open`: 0x80 if the byte
+// before them begins a character of two, and so afterwards for the last of them; else 0.
+bool IsShortUtf8(uint64_t word, uint64_t* open) {
+  constexpr uint64_t kOnes = 0x0101010101010101u;
+  if constexpr (std::endian::native != std::endian::little) return false;
+  // The high bit of each byte says what the byte is.
+  const uint64_t high = word & (kOnes * 0x80);
+  const uint64_t leads = high & word << 1;                        // from 0xC0
+  const uint64_t long_leads = leads & word << 2;                  // from 0xE0
+  const uint64_t sound = (word & (kOnes * 0x1E)) + kOnes * 0x7E;  // of leads: from 0xC2
+  const uint64_t wanted = leads << 8 | *open;                     // continuations
+  if (long_leads != 0 || (leads & ~sound) != 0 || (high ^ leads) != wanted) return false;
+  *open = leads >> 56;
+  return true;
+}
+
 }  // namespace
 
 void AppendChar(char32_t c, std::string* out) {
@@ -88,12 +105,16 @@ bool IsAscii(std::string_view text) {
 
 size_t FindInvalidUtf8(std::string_view text) {
   constexpr size_t kBlock = 64;
-  for (size_t i = 0; i < text.size();) {
-    if (IsAscii(text.substr(i, kBlock))) {
-      i += kBlock;
-      continue;
+  size_t i = 0;
+  while (i < text.size()) {
+    uint64_t open = 0;
+    size_t next = i;
+    for (uint64_t word; text.size() - next >= 8; next += 8) {
+      std::memcpy(&word, text.data() + next, 8);
+      if (!IsShortUtf8(word, &open)) break;
     }
-    for (const size_t end = std::min(i + kBlock, text.size()); i < end;) {
+    i = next - (open != 0 ? 1 : 0);
+    for (const size_t end = std::min(next + kBlock, text.size()); i < end;) {
       const Utf8Step step = NextUtf8(text.substr(i));
       if (step.kind != Utf8Kind::kValid) return i;
       i += step.length;

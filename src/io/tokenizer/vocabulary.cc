@@ -1,58 +1,52 @@
 #include "io/tokenizer/vocabulary.h"
 
-#include <bit>
-#include <functional>
+#define XXH_INLINE_ALL  // tokens are short: a call would cost as much as the hash
+#include <xxhash.h>
 
 namespace hognose::io::tokenizer {
 namespace {
 
-uint64_t Hash(std::string_view token) { return std::hash<std::string_view>()(token); }
+uint64_t Hash(std::string_view token) { return XXH3_64bits(token.data(), token.size()); }
 
 }  // namespace
 
 void Vocabulary::Reserve(size_t tokens, size_t text_bytes) {
   text_.reserve(text_bytes);
   spans_.reserve(tokens);
-  Grow(std::bit_ceil(2 * tokens + 2));
 }
 
 bool Vocabulary::Add(std::string_view token, int32_t id) {
   if (static_cast<size_t>(id) >= spans_.size()) spans_.resize(static_cast<size_t>(id) + 1);
-  if (spans_[id].used) return false;
-  spans_[id].begin = static_cast<uint32_t>(text_.size());
-  spans_[id].size = static_cast<uint32_t>(token.size());
-  spans_[id].used = 1;
+  Span& span = spans_[id];
+  if (span.used) return false;
+  span.begin = static_cast<uint32_t>(text_.size());
+  span.size = static_cast<uint32_t>(token.size());
+  span.used = 1;
   text_.append(token);
   ++count_;
-  if (2 * count_ > slots_.size()) Grow(std::bit_ceil(4 * count_));
-  Insert(Hash(token), id);
   return true;
 }
 
+bool Vocabulary::Index() {
+  index_.Reset(count_, spans_.size());
+  for (size_t id = 0; id < spans_.size(); ++id) {
+    if (!spans_[id].used) continue;
+    const std::string_view token = Token(static_cast<int32_t>(id));
+    auto slot = index_.At(
+        Hash(token), [&](size_t other) { return Token(static_cast<int32_t>(other)) == token; });
+    if (!slot.free()) return false;
+    slot.Set(id);
+  }
+  return true;
+}
+
+void Vocabulary::Prefetch(std::string_view token) const { index_.Prefetch(Hash(token)); }
+
 std::optional<int32_t> Vocabulary::Find(std::string_view token) const {
-  if (slots_.empty()) return std::nullopt;
-  const uint64_t hash = Hash(token);
-  const size_t mask = slots_.size() - 1;
-  for (size_t i = hash & mask; slots_[i].id >= 0; i = (i + 1) & mask) {
-    if (slots_[i].hash == hash >> 32 && Token(slots_[i].id) == token) return slots_[i].id;
-  }
-  return std::nullopt;
-}
-
-void Vocabulary::Insert(uint64_t hash, int32_t id) {
-  const size_t mask = slots_.size() - 1;
-  size_t i = hash & mask;
-  while (slots_[i].id >= 0) i = (i + 1) & mask;
-  slots_[i] = {static_cast<uint32_t>(hash >> 32), id};
-}
-
-void Vocabulary::Grow(size_t slots) {
-  if (slots <= slots_.size()) return;
-  std::vector<Slot> old(slots);
-  old.swap(slots_);
-  for (const Slot& slot : old) {
-    if (slot.id >= 0) Insert(Hash(Token(slot.id)), slot.id);
-  }
+  const size_t id = index_.Find(
+      Hash(token), [&](size_t other) { return Token(static_cast<int32_t>(other)) == token; });
+  if (id == HashIndex::kNone) return std::nullopt;
+  return static_cast<int32_t>(id);
 }
 
 }  // namespace hognose::io::tokenizer

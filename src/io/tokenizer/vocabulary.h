@@ -7,7 +7,7 @@
 #include <string_view>
 #include <vector>
 
-#include "core/status.h"
+#include "io/tokenizer/hash_index.h"
 
 namespace hognose::io::tokenizer {
 
@@ -16,11 +16,15 @@ class Vocabulary {
   // Ids are below this: arrays are indexed by id, so a damaged file must not make them huge.
   static constexpr int64_t kIdLimit = int64_t{1} << 22;
 
+  // First all tokens are added, then they are indexed.
   void Reserve(size_t tokens, size_t text_bytes);
-  // False if `id` is taken. The token must be new and 0 <= id < kIdLimit.
+  // False if `id` is taken. 0 <= id < kIdLimit.
   [[nodiscard]] bool Add(std::string_view token, int32_t id);
+  // Makes Find see the tokens. False if two are the same.
+  [[nodiscard]] bool Index();
 
   std::optional<int32_t> Find(std::string_view token) const;
+  void Prefetch(std::string_view token) const;  // for a Find soon
   // Whether `id` names a token, and which.
   bool Has(int32_t id) const {
     return id >= 0 && static_cast<size_t>(id) < spans_.size() && spans_[id].used;
@@ -32,6 +36,8 @@ class Vocabulary {
   size_t count() const { return count_; }
   // One above the largest id.
   size_t id_end() const { return spans_.size(); }
+  // All tokens in the order in which they were added.
+  std::string_view text() const { return text_; }
 
  private:
   struct Span {
@@ -39,17 +45,9 @@ class Vocabulary {
     uint32_t size : 31 = 0;
     uint32_t used : 1 = 0;
   };
-  struct Slot {
-    uint32_t hash = 0;  // the upper half, compared before the text is looked at
-    int32_t id = -1;
-  };
-
-  void Insert(uint64_t hash, int32_t id);
-  void Grow(size_t slots);
-
   std::string text_;
   std::vector<Span> spans_;  // by id
-  std::vector<Slot> slots_;  // a power of two, at most half full
+  HashIndex index_;
   size_t count_ = 0;
 };
 

@@ -65,23 +65,48 @@ bool AnyNonFinite(const core::TensorView& tensor, size_t begin, size_t end) {
   return HWY_DYNAMIC_DISPATCH(AnyAllOnes16)(p + begin, end - begin, exponent);
 }
 
+size_t BlockSize(const core::TensorView& tensor) {
+  return (size_t{1} << 20) / core::Bytes(tensor.dtype);
+}
+
+size_t Blocks(const core::TensorView& tensor) {
+  if (!core::IsWeightFloat(tensor.dtype)) return 0;
+  return (tensor.elements() + BlockSize(tensor) - 1) / BlockSize(tensor);
+}
+
+// The tensor and the first element of a block, counted over all tensors.
+NonFinite BeginOf(std::span<const core::TensorView> tensors, size_t block) {
+  size_t i = 0;
+  for (; block >= Blocks(tensors[i]); ++i) block -= Blocks(tensors[i]);
+  return {i, block * BlockSize(tensors[i])};
+}
+
 }  // namespace
 
-std::optional<size_t> FindNonFinite(core::Exec& exec, const core::TensorView& tensor) noexcept {
-  if (!core::IsWeightFloat(tensor.dtype)) return std::nullopt;
-  const size_t block = (size_t{1} << 20) / core::Bytes(tensor.dtype);
-  const size_t size = tensor.elements();
-  std::atomic<size_t> first_block{~size_t{0}};
-  exec.pool.Run((size + block - 1) / block, [&](size_t task) {
-    if (!AnyNonFinite(tensor, task * block, std::min(size, (task + 1) * block))) return;
-    size_t seen = first_block.load();
-    while (task < seen && !first_block.compare_exchange_weak(seen, task)) {
+std::optional<NonFinite> FindNonFinite(core::Exec& exec,
+                                       std::span<const core::TensorView> tensors) noexcept {
+  size_t blocks = 0;
+  for (const auto& tensor : tensors) blocks += Blocks(tensor);
+  std::atomic<size_t> first{~size_t{0}};
+  exec.pool.Run(blocks, [&](size_t task) {
+    const NonFinite at = BeginOf(tensors, task);
+    const auto& tensor = tensors[at.tensor];
+    const size_t end = std::min(tensor.elements(), at.element + BlockSize(tensor));
+    if (!AnyNonFinite(tensor, at.element, end)) return;
+    size_t seen = first.load();
+    while (task < seen && !first.compare_exchange_weak(seen, task)) {
     }
   });
-  if (first_block.load() == ~size_t{0}) return std::nullopt;
-  size_t i = first_block.load() * block;
-  while (!AnyNonFinite(tensor, i, i + 1)) ++i;
-  return i;
+  if (first.load() == ~size_t{0}) return std::nullopt;
+  NonFinite found = BeginOf(tensors, first.load());
+  while (!AnyNonFinite(tensors[found.tensor], found.element, found.element + 1)) ++found.element;
+  return found;
+}
+
+std::optional<size_t> FindNonFinite(core::Exec& exec, const core::TensorView& tensor) noexcept {
+  const auto found = FindNonFinite(exec, std::span(&tensor, 1));
+  if (!found) return std::nullopt;
+  return found->element;
 }
 
 std::optional<size_t> FindNonFiniteRef(const core::TensorView& tensor) {

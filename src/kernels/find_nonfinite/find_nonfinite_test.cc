@@ -46,6 +46,28 @@ TEST(FindNonFinite, FindsTheFirstOneAnywhere) {
   });
 }
 
+TEST(FindNonFinite, FindsTheFirstOfManyTensors) {
+  core::ThreadPool pool(2);
+  core::Exec exec{pool};
+  const std::vector<int64_t> ints(3, -1);
+  std::vector<std::vector<float>> values;
+  std::vector<core::TensorView> views;
+  for (const size_t size : {5, 300000, 0, 262144, 700000, 1}) values.emplace_back(size, 1.0f);
+  for (const auto& v : values) {
+    views.push_back({v.data(), core::DType::kF32, 1, {v.size()}});
+    views.push_back({ints.data(), core::DType::kI64, 1, {3}});
+  }
+  EXPECT_EQ(FindNonFinite(exec, views), std::nullopt);
+  EXPECT_EQ(FindNonFinite(exec, std::span<const core::TensorView>()), std::nullopt);
+  for (size_t i = values.size(); i-- > 0;) {
+    for (const size_t at : {values[i].size() - 1, values[i].size() / 2, size_t{0}}) {
+      if (values[i].empty()) continue;
+      values[i][at] = kBad[at % 3];
+      ASSERT_EQ(FindNonFinite(exec, views), (NonFinite{2 * i, at}));
+    }
+  }
+}
+
 TEST(FindNonFinite, IntegersAreFinite) {
   core::ThreadPool pool(1);
   core::Exec exec{pool};

@@ -7,14 +7,7 @@
 
 #include "core/cpu.h"
 #include "hwy/highway.h"
-#include "hwy/nanobenchmark.h"
 #include "kernels/amx.h"
-
-// Highway's shared library measures the clock when it is loaded, for benchmarks that nobody here
-// runs: three milliseconds of every start. This definition comes before the library's own.
-namespace hwy::platform {
-uint64_t TimerResolution() { return 1; }
-}  // namespace hwy::platform
 
 namespace hognose::kernels {
 namespace {

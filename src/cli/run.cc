@@ -1,6 +1,7 @@
 // hognose run: continues a text.
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <chrono>
 #include <limits>
 #include <random>
@@ -158,7 +159,9 @@ core::Status Continue(const RunOptions& o, runtime::Session& session, runtime::S
 core::Result<int> Generate(const RunOptions& o, const std::shared_ptr<const runtime::Model>& model,
                            const std::string& prompt) {
   HOGNOSE_ASSIGN(const auto ids, EncodePrompt(o, prompt, *model->tokenizer));
-  HOGNOSE_ASSIGN(auto session, runtime::Session::Create(model, {}));
+  // Buffers no larger than this prompt needs: to clear those of a whole piece takes milliseconds.
+  const size_t piece = std::clamp(ids.size(), size_t{1}, runtime::SessionOptions().piece);
+  HOGNOSE_ASSIGN(auto session, runtime::Session::Create(model, {.piece = piece}));
   const std::vector<bool> drawable = runtime::DrawableTokens(*model, o.ignore_eos);
   runtime::Sampler sampler(o.sampler, drawable, o.seed ? *o.seed : NewSeed());
   runtime::TextStream stream(*model->tokenizer, o.stops);

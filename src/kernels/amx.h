@@ -8,21 +8,21 @@
 namespace hognose::kernels {
 
 // Whether tile products work here: the processor has them, the system saves the tiles, and a small
-// product comes out right. Asked once.
+// product of each kind comes out right. Asked once.
 bool AmxWorks();
 
 #if defined(__x86_64__)
 
-// Tiles 0 to 3 are sums [16, width] of 32 bits, 4 and 5 left operands of 16 rows of 64 bytes, 6 and
-// 7 right operands of 16 rows of 4 * width bytes. In use from construction to destruction, on the
-// thread at hand.
+// Tiles 0 to 3 are sums [16, width] of 32 bits, 4 and 5 left operands of 16 rows of `left` bytes, 6
+// and 7 right operands of left / 4 rows of 4 * width bytes. In use from construction to
+// destruction, on the thread at hand.
 class AmxTiles {
  public:
-  explicit AmxTiles(size_t width) {
+  explicit AmxTiles(size_t width, size_t left = 64) {
     Config config;
     for (int i = 0; i < 8; ++i) {
-      config.row_bytes[i] = static_cast<uint16_t>(i == 4 || i == 5 ? 64 : 4 * width);
-      config.rows[i] = 16;
+      config.row_bytes[i] = static_cast<uint16_t>(i == 4 || i == 5 ? left : 4 * width);
+      config.rows[i] = static_cast<uint8_t>(i < 6 ? 16 : left / 4);
     }
     asm volatile("ldtilecfg %0" : : "m"(config));
   }
@@ -54,6 +54,11 @@ class AmxTiles {
   template <int kSums, int kLeft, int kRight>
   static void DotBytes() {
     asm volatile("tdpbssd %%tmm%c2, %%tmm%c1, %%tmm%c0" : : "i"(kSums), "i"(kLeft), "i"(kRight));
+  }
+  // The same with unsigned bytes on the right.
+  template <int kSums, int kLeft, int kRight>
+  static void DotBytesUnsigned() {
+    asm volatile("tdpbsud %%tmm%c2, %%tmm%c1, %%tmm%c0" : : "i"(kSums), "i"(kLeft), "i"(kRight));
   }
 
  private:

@@ -16,7 +16,7 @@ struct Named {
   std::string_view name;
   int64_t highway;  // Highway's bits: the target, and what only some kernels are compiled for
   bool bf16;        // with our own VDPBF16PS products
-  bool amx;         // with our own tile products for bf16
+  bool amx;         // with our own tile products
 };
 
 constexpr Named kTargets[] = {

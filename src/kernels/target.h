@@ -27,7 +27,7 @@ core::Status ForceTarget(std::string_view name);
 
 // True when products may use VDPBF16PS.
 bool UseAvx512Bf16();
-// True when products of bf16 use AMX.
+// True when products of bf16 and of quantised weights use AMX.
 bool UseAmx();
 
 }  // namespace hognose::kernels

@@ -149,8 +149,9 @@ size_t LinearScratch(size_t rows, size_t cols) {
   const size_t offsets = padded / codecs::kMinGroup * QuantizedRows::kOffsetLanes;
   const size_t integers =
       rows * (padded * sizeof(int16_t) + offsets * sizeof(int32_t) + sizeof(float));
-  // AMX fills its blocks of rows up.
-  const size_t tiles = (rows + internal::kAmxRows) * padded * sizeof(core::BFloat16);
+  // AMX fills its blocks of rows up; its integers have a scale a row.
+  const size_t tiles =
+      (rows + internal::kAmxRows) * (padded * sizeof(core::BFloat16) + sizeof(float));
   return std::max(integers, tiles) + 2 * core::Arena::kAlignment;
 }
 
@@ -158,10 +159,13 @@ void Linear(core::Exec& exec, const LinearArgs& args) noexcept {
   HOGNOSE_DCHECK(args.w.cols == args.x.cols);
   HOGNOSE_DCHECK(args.y.cols == args.w.rows && args.y.rows == args.x.rows);
   HOGNOSE_DCHECK(args.bias.size == 0 || args.bias.size == args.y.cols);
-  if (args.w.encoding != codecs::Encoding::kPlain) return internal::LinearQuantized(exec, args);
+  // Whatever the rows of x, so that a row has the same bits in all company.
+  const bool amx = UseAmx() && args.w.rows >= internal::kAmxRows;
+  if (args.w.encoding != codecs::Encoding::kPlain) {
+    const bool tiles = amx && args.activations == Activations::kInt16;
+    return tiles ? internal::LinearAmxQuantized(exec, args) : internal::LinearQuantized(exec, args);
+  }
   if (args.activations == Activations::kBF16) {
-    // Whatever the rows of x, so that a row has the same bits in all company.
-    const bool amx = UseAmx() && args.w.rows >= internal::kAmxRows;
     return amx ? internal::LinearAmx(exec, args) : internal::LinearAvx512Bf16(exec, args);
   }
   const size_t rows = args.w.rows;

@@ -20,6 +20,13 @@ namespace hognose::kernels::internal {
 
 inline constexpr size_t kAmxK = 32;  // columns in a tile of kAmxRows rows of w
 
+// The rows of x whose sums a tile holds.
+struct AmxRowsOfX {
+  size_t begin = 0;
+  size_t width = 0;               // columns of the tile; those behind the last row mean nothing
+  const float* scales = nullptr;  // one for each row, from `begin` on; none for bf16
+};
+
 // The packed activations: blocks of `width` rows of x, each [padded / 2, width, 2].
 struct AmxOperands {
   const LinearArgs& args;
@@ -37,6 +44,7 @@ struct AmxOperands {
     HOGNOSE_DCHECK(blocks * width * padded * sizeof(*packed) <= a.scratch.size);
   }
   core::BFloat16* Block(size_t block) const { return packed + block * width * padded; }
+  AmxRowsOfX RowsOfX(size_t block) const { return {block * width, width}; }
 };
 
 // Pairs of neighbouring floats, from the low or the high half of each block of four.
@@ -111,19 +119,19 @@ inline void AmxPack(const AmxOperands& o, size_t block) {
 }
 
 // The sums of one tile [rows of w, rows of x] into y: rows [first, 16) of w, which begin at m.
-inline void AmxFinish(const AmxOperands& o, const float* sums, size_t block, size_t m,
+inline void AmxFinish(const LinearArgs& a, const AmxRowsOfX& x, const float* sums, size_t m,
                       size_t first) {
-  const LinearArgs& a = o.args;
   __m512 r[16];
-  for (size_t i = 0; i < 16; ++i) r[i] = LoadFloats(sums + i * o.width, o.width);
+  for (size_t i = 0; i < 16; ++i) r[i] = LoadFloats(sums + i * x.width, x.width);
   Transpose16(r);
   const auto mask = static_cast<__mmask16>(0xFFFFu << first);
   const __m512 bias =
       a.bias.size != 0 ? _mm512_maskz_loadu_ps(mask, a.bias.data + m) : _mm512_setzero_ps();
-  const size_t begin = block * o.width, rows = std::min(o.width, a.x.rows - begin);
+  const size_t rows = std::min(x.width, a.x.rows - x.begin);
   for (size_t i = 0; i < rows; ++i) {
-    float* y = a.y.Row(begin + i) + m;
+    float* y = a.y.Row(x.begin + i) + m;
     __m512 sum = r[i];
+    if (x.scales != nullptr) sum = _mm512_mul_ps(sum, _mm512_set1_ps(x.scales[i]));
     if (a.bias.size != 0) sum = _mm512_add_ps(sum, bias);
     if (a.accumulate) sum = _mm512_add_ps(_mm512_maskz_loadu_ps(mask, y), sum);
     _mm512_mask_storeu_ps(y, mask, sum);
@@ -183,10 +191,10 @@ void AmxTile(const AmxOperands& o, const AmxWeights& w, size_t m, size_t first, 
   }
   alignas(64) float sums[kAmxRows * kAmxRows];
   Tiles::template Store<0>(sums, o.width * sizeof(float));
-  AmxFinish(o, sums, block, m, first);
+  AmxFinish(o.args, o.RowsOfX(block), sums, m, first);
   if (!two) return;
   Tiles::template Store<1>(sums, o.width * sizeof(float));
-  AmxFinish(o, sums, block + 1, m, first);
+  AmxFinish(o.args, o.RowsOfX(block + 1), sums, m, first);
 }
 
 // 32 rows of w from m on times two blocks of x: four products of four tiles.
@@ -216,7 +224,9 @@ void AmxTile4(const AmxOperands& o, const AmxWeights& w0, const AmxWeights& w1, 
   Tiles::template Store<1>(sums[1], stride);
   Tiles::template Store<2>(sums[2], stride);
   Tiles::template Store<3>(sums[3], stride);
-  for (size_t i = 0; i < 4; ++i) AmxFinish(o, sums[i], block + i % 2, m + i / 2 * kAmxRows, 0);
+  for (size_t i = 0; i < 4; ++i) {
+    AmxFinish(o.args, o.RowsOfX(block + i % 2), sums[i], m + i / 2 * kAmxRows, 0);
+  }
 }
 
 // Rows [m_begin, m_end) of w, of which there are at least 16 in all. Where the last ones fill no

@@ -9,6 +9,7 @@
 #include "core/cpu.h"
 #include "core/rng.h"
 #include "hwy/highway.h"
+#include "kernels/linear/linear_amx_imitation.h"
 #include "tests/support/compare.h"
 
 #if defined(__x86_64__)
@@ -23,55 +24,6 @@ HWY_POP_ATTRIBUTES
 
 namespace hognose::kernels::internal {
 namespace {
-
-// AmxTiles in plain C++: as its document says, with f32 sums in order of K.
-class ImitatedTiles {
- public:
-  explicit ImitatedTiles(size_t width) { width_ = width; }
-
-  template <int kTile>
-  static void Zero() {
-    std::memset(tiles_[kTile], 0, sizeof(tiles_[kTile]));
-  }
-  template <int kTile>
-  static void Load(const void* rows, size_t stride) {
-    for (size_t i = 0; i < 16; ++i) {
-      std::memcpy(tiles_[kTile][i], static_cast<const char*>(rows) + i * stride, Bytes(kTile));
-    }
-  }
-  template <int kTile>
-  static void Store(void* rows, size_t stride) {
-    for (size_t i = 0; i < 16; ++i) {
-      std::memcpy(static_cast<char*>(rows) + i * stride, tiles_[kTile][i], Bytes(kTile));
-    }
-  }
-  template <int kSums, int kLeft, int kRight>
-  static void Dot() {
-    const auto bf16 = [](int tile, size_t row, size_t i) {
-      core::BFloat16 value;
-      std::memcpy(&value, tiles_[tile][row] + 2 * i, sizeof(value));
-      return codecs::Decode(value);
-    };
-    for (size_t m = 0; m < 16; ++m) {
-      for (size_t n = 0; n < width_; ++n) {
-        float sum;
-        std::memcpy(&sum, tiles_[kSums][m] + 4 * n, sizeof(sum));
-        for (size_t k = 0; k < 32; ++k) {
-          sum += bf16(kLeft, m, k) * bf16(kRight, k / 2, 2 * n + k % 2);
-        }
-        std::memcpy(tiles_[kSums][m] + 4 * n, &sum, sizeof(sum));
-      }
-    }
-  }
-
- private:
-  static size_t Bytes(int tile) { return tile == 4 || tile == 5 ? 64 : 4 * width_; }
-
-  static thread_local size_t width_;
-  static thread_local unsigned char tiles_[8][16][64];
-};
-thread_local size_t ImitatedTiles::width_ = 0;
-thread_local unsigned char ImitatedTiles::tiles_[8][16][64];
 
 struct Case {
   std::vector<float> x, y, want, bias;

@@ -113,6 +113,7 @@ void LinearAvx512Bf16(core::Exec& exec, const LinearArgs& args) noexcept;
 // linear_amx.cc; rows of w >= kAmxRows
 inline constexpr size_t kAmxRows = 16;
 void LinearAmx(core::Exec& exec, const LinearArgs& args) noexcept;
+void LinearAmxQuantized(core::Exec& exec, const LinearArgs& args) noexcept;
 // linear_quantized.cc
 void LinearQuantized(core::Exec& exec, const LinearArgs& args) noexcept;
 

@@ -1,130 +1,29 @@
 #!/usr/bin/env python3
-"""Times Hognose against llama.cpp on the same weights, the same machine and in alternating runs.
+"""Times Hognose against a peer on the same weights, the same machine and in alternating runs.
 
 Each round runs one program, then the other, so that a change of the machine's clock or load meets
 both. Reported are medians over the rounds, the ratio of the medians and the range. Standard library
-only.
+only. The peer is llama.cpp or transformers; engines.py knows their commands.
 
     python compare.py --hognose build/hognose --model mamba-130m-bf16 --llama-bench llama-bench \
         --llama-run llama-completion --gguf mamba-130m-bf16.gguf --rounds 5 --json result.json
+    python compare.py --hognose build/hognose --model mamba-130m-bf16 --transformers venv/bin/python
 """
 
 import argparse
+import functools
 import json
 import os
 import platform
-import shlex
 import statistics
-import subprocess
 import sys
-import time
+from collections.abc import Callable
 from pathlib import Path
-from typing import Callable
 
-# What one run measured ("prompt 512", "generate 64", "start") and its value.
-Sample = dict[str, float]
-LLAMA_RUN_FLAGS = "-no-cnv --no-warmup -fit off --simple-io"
+import engines
+from engines import RunError, Sample
+
 PROMPT = "The snake moves through the grass without a sound, and"
-
-
-class RunError(Exception):
-    """A program failed or printed something else than expected; the text says which and why."""
-
-
-def run(command: list[str], timeout: float) -> tuple[str, float]:
-    """Runs a program without standard input; returns standard output and seconds of wall time."""
-    begin = time.perf_counter()
-    try:
-        done = subprocess.run(
-            command, stdin=subprocess.DEVNULL, capture_output=True, timeout=timeout
-        )
-    except (OSError, subprocess.TimeoutExpired) as error:
-        raise RunError(f"{command[0]}: {error}") from error
-    seconds = time.perf_counter() - begin
-    if done.returncode != 0:
-        last = done.stderr.decode(errors="replace").strip().splitlines()[-1:]
-        raise RunError(f"{command[0]}: exit code {done.returncode}: {' '.join(last)}")
-    return done.stdout.decode(errors="replace"), seconds
-
-
-def rows_of(program: str, text: str) -> list[dict]:
-    """The rows of a benchmark's output: a JSON array of objects, or one object a line."""
-    try:
-        rows = json.loads(text)
-        rows = rows if isinstance(rows, list) else [rows]
-    except ValueError:
-        try:
-            rows = [json.loads(line) for line in text.splitlines() if line.strip()]
-        except ValueError as error:
-            raise RunError(f"{program}: output is not JSON: {error}") from error
-    if not rows or not all(isinstance(row, dict) for row in rows):
-        raise RunError(f"{program}: got no rows, want an array of JSON objects")
-    return rows
-
-
-def read_rows(program: str, text: str, convert: Callable[[dict], tuple[str, float]]) -> Sample:
-    """Turns rows into a sample; a row that lacks a field is an error that names it."""
-    try:
-        return dict(convert(row) for row in rows_of(program, text))
-    except KeyError as error:
-        raise RunError(f"{program}: a row lacks the field {error}") from error
-
-
-def hognose_row(row: dict) -> tuple[str, float]:
-    """The name and speed of one row of `hognose bench --json`."""
-    return f"{row['phase']} {row['tokens']}", float(row["tokens_per_second"])
-
-
-def llama_row(row: dict) -> tuple[str, float]:
-    """The name and speed of one row of `llama-bench -o json`."""
-    if row["n_gen"]:
-        return f"generate {row['n_gen']}", float(row["avg_ts"])
-    return f"prompt {row['n_prompt']}", float(row["avg_ts"])
-
-
-def speed_runs(o: argparse.Namespace) -> dict[str, Callable[[], Sample]]:
-    """One run of each benchmark program, returning tokens per second by phase."""
-    threads = ["-t", str(o.threads)]
-    ours = [
-        o.hognose,
-        "bench",
-        o.model,
-        "--json",
-        "--prompt",
-        o.prompt,
-        "--generate",
-        o.generate,
-        *threads,
-    ]
-    peer = [
-        o.llama_bench,
-        "-m",
-        o.gguf,
-        "-p",
-        o.prompt,
-        "-n",
-        o.generate,
-        *threads,
-        "-r",
-        "1",
-        "-o",
-        "json",
-    ]
-    return {
-        "hognose": lambda: read_rows(o.hognose, run(ours, o.timeout)[0], hognose_row),
-        "llama.cpp": lambda: read_rows(o.llama_bench, run(peer, o.timeout)[0], llama_row),
-    }
-
-
-def start_runs(o: argparse.Namespace) -> dict[str, Callable[[], Sample]]:
-    """One run of each program from process start to the end after one token, in milliseconds."""
-    same = ["-p", o.text, "-n", "1", "-t", str(o.threads)]
-    ours = [o.hognose, "run", o.model, *same, "--temperature", "0"]
-    peer = [o.llama_run, "-m", o.gguf, *same, "--temp", "0", *shlex.split(o.llama_run_flags)]
-    return {
-        "hognose": lambda: {"start": run(ours, o.timeout)[1] * 1e3},
-        "llama.cpp": lambda: {"start": run(peer, o.timeout)[1] * 1e3},
-    }
 
 
 def alternate(
@@ -155,16 +54,15 @@ def summary(values: list[float]) -> dict[str, object]:
     }
 
 
-def compare(samples: dict[str, list[Sample]], unit: str) -> list[dict]:
+def compare(ours: list[Sample], peer: list[Sample], name: str, unit: str) -> list[dict]:
     """One row for each thing both measured; the ratio is above 1 where Hognose is better."""
-    ours, peer = samples["hognose"], samples["llama.cpp"]
     rows = []
     for what in ours[0]:
         if not all(what in sample for sample in ours + peer):
             raise RunError(f"{what}: was not measured in every run of both programs")
         a, b = summary([s[what] for s in ours]), summary([s[what] for s in peer])
         ratio = a["median"] / b["median"] if unit == "tokens/s" else b["median"] / a["median"]
-        rows.append({"what": what, "unit": unit, "hognose": a, "llama.cpp": b, "ratio": ratio})
+        rows.append({"what": what, "unit": unit, "hognose": a, name: b, "ratio": ratio})
     return rows
 
 
@@ -180,17 +78,17 @@ def cpu_name() -> str:
     return platform.machine()
 
 
-def table(rows: list[dict]) -> str:
+def table(rows: list[dict], peer: str) -> str:
     """The rows as a text table."""
 
     def cell(s: dict) -> str:
         return f"{s['median']:9.1f}  [{s['min']:.1f}..{s['max']:.1f}]"
 
-    lines = [f"{'':24}{'hognose':30}{'llama.cpp':30}ratio"]
+    lines = [f"{'':24}{'hognose':30}{peer:30}ratio"]
     for row in rows:
         name = f"{row['what']} ({'ms' if row['unit'] == 'ms' else 't/s'})"
         lines.append(
-            f"{name:24}{cell(row['hognose']):30}{cell(row['llama.cpp']):30}{row['ratio']:.2f}"
+            f"{name:24}{cell(row['hognose']):30}{cell(row[peer]):30}{row['ratio']:.2f}"
         )
     return "\n".join(lines)
 
@@ -202,24 +100,27 @@ def parse(arguments: list[str] | None) -> argparse.Namespace:
     parser.add_argument(
         "--model", required=True, metavar="DIR", help="the checkpoint Hognose reads"
     )
-    parser.add_argument(
-        "--llama-bench", metavar="PROGRAM", help="llama.cpp's benchmark; without it no speed"
-    )
-    parser.add_argument(
-        "--llama-run",
-        metavar="PROGRAM",
-        help="llama.cpp's completion program; without it no start time",
-    )
-    parser.add_argument(
+    llama = parser.add_argument_group("against llama.cpp")
+    llama.add_argument("--gguf", metavar="FILE", help="the same checkpoint converted")
+    llama.add_argument("--llama-bench", metavar="PROGRAM", help="without it no speed")
+    llama.add_argument("--llama-run", metavar="PROGRAM", help="without it no start time")
+    llama.add_argument(
         "--llama-run-flags",
-        default=LLAMA_RUN_FLAGS,
+        default=engines.LLAMA_RUN_FLAGS,
         metavar="FLAGS",
         help="further flags of that program (default: %(default)s)",
     )
-    parser.add_argument(
-        "--gguf", required=True, metavar="FILE", help="the same checkpoint converted"
+    torch = parser.add_argument_group("against transformers")
+    torch.add_argument(
+        "--transformers", metavar="PYTHON", help="a Python that has torch and transformers"
     )
-    parser.add_argument("--rounds", type=int, default=5)
+    torch.add_argument(
+        "--dtype",
+        choices=["auto", "bf16", "f32"],
+        default="auto",
+        help="what it computes in (default: auto, the checkpoint's type)",
+    )
+    parser.add_argument("--rounds", type=int, help="(default: 5; with --transformers 3)")
     parser.add_argument(
         "--prompt", default="512", metavar="N[,N]", help="prompt lengths (default: %(default)s)"
     )
@@ -234,10 +135,14 @@ def parse(arguments: list[str] | None) -> argparse.Namespace:
     parser.add_argument("--timeout", type=float, default=600, metavar="SECONDS", help="for one run")
     parser.add_argument("--json", type=Path, metavar="FILE", help="write everything measured")
     options = parser.parse_args(arguments)
+    if options.rounds is None:
+        options.rounds = 3 if options.transformers else 5
     if options.rounds < 1:
         parser.error("--rounds: want 1 or more")
-    if not (options.llama_bench or options.llama_run):
-        parser.error("want --llama-bench, --llama-run or both")
+    if bool(options.transformers) == bool(options.llama_bench or options.llama_run):
+        parser.error("want one peer: --transformers, or --llama-bench, --llama-run or both")
+    if not options.transformers and not options.gguf:
+        parser.error("want --gguf with llama.cpp")
     return options
 
 
@@ -248,19 +153,26 @@ def measure(o: argparse.Namespace) -> dict[str, object]:
         print(text, file=sys.stderr, flush=True)
 
     load = os.getloadavg()[0]
+    ours = engines.hognose(o)
+    peer = engines.transformers(o) if o.transformers else engines.llama(o)
     rows = []
-    if o.llama_bench:
-        rows += compare(alternate(speed_runs(o), o.rounds, log), "tokens/s")
-    if o.llama_run:
-        rows += compare(alternate(start_runs(o), o.rounds, log), "ms")
+    for unit, asked, sample in [
+        ("tokens/s", peer.bench, engines.Engine.speed),
+        ("ms", peer.first_token, engines.Engine.start),
+    ]:
+        if asked:
+            runs = {e.name: functools.partial(sample, e, o.timeout) for e in (ours, peer)}
+            samples = alternate(runs, o.rounds, log)
+            rows += compare(samples[ours.name], samples[peer.name], peer.name, unit)
     return {
         "cpu": cpu_name(),
         "cores": os.cpu_count(),
         "load_before": load,
         "threads": o.threads,
         "rounds": o.rounds,
-        "model": Path(o.model).name,
-        "gguf": Path(o.gguf).name,
+        "model": Path(ours.weights).name,
+        "peer": peer.name,
+        "peer_model": Path(peer.weights).name,
         "rows": rows,
     }
 
@@ -277,10 +189,10 @@ def main(arguments: list[str] | None = None) -> int:
         return 1
     print(f"{result['cpu']}, {result['cores']} cores, load before {result['load_before']:.2f}")
     print(
-        f"{result['model']} against {result['gguf']}, {options.threads} threads, "
-        f"{options.rounds} alternating rounds, median [min..max]"
+        f"{result['model']} against {result['peer']} with {result['peer_model']}, "
+        f"{options.threads} threads, {options.rounds} alternating rounds, median [min..max]"
     )
-    print(table(result["rows"]))
+    print(table(result["rows"], result["peer"]))
     print("Ratio: above 1, Hognose is faster. t/s: more is better. ms: less is better.")
     return 0
 

@@ -31,6 +31,18 @@ import sys
 open(LOG, "a").write("llama run\\n")
 assert "--no-warmup" in sys.argv
 """
+TRANSFORMERS = """
+import json, pathlib, sys
+assert pathlib.Path(sys.argv[1]).name == "time_transformers.py"
+assert sys.argv[2:7] == ["MODEL", "-t", "2", "--dtype", "f32"]
+if sys.argv[7:] == ["--prompt", "4,512", "--generate", "64"]:
+    open(LOG, "a").write("transformers bench\\n")
+    rows = [("prompt", 4, 2.0), ("prompt", 512, 64.0), ("generate", 64, 5.0)]
+    print(json.dumps([dict(phase=p, tokens=n, tokens_per_second=speed) for p, n, speed in rows]))
+else:
+    assert sys.argv[7:] == ["--text", "A snake"]
+    open(LOG, "a").write("transformers run\\n")
+"""
 
 
 class CompareTest(unittest.TestCase):
@@ -48,24 +60,25 @@ class CompareTest(unittest.TestCase):
         return str(path)
 
     def arguments(self, hognose=HOGNOSE, llama_bench=LLAMA_BENCH):
+        """A call against llama.cpp."""
         return [
-            "--hognose",
-            self.program("hognose", hognose),
-            "--model",
-            "MODEL",
-            "--gguf",
-            "FILE",
-            "--llama-bench",
-            self.program("llama-bench", llama_bench),
-            "--llama-run",
-            self.program("llama-run", LLAMA_RUN),
-            "--rounds",
-            "2",
-            "--prompt",
-            "4,512",
-            "--json",
-            str(self.folder / "out.json"),
+            *self.common(hognose),
+            *["--rounds", "2", "--gguf", "FILE"],
+            *["--llama-bench", self.program("llama-bench", llama_bench)],
+            *["--llama-run", self.program("llama-run", LLAMA_RUN)],
         ]
+
+    def common(self, hognose=HOGNOSE):
+        """What a call has whatever the peer is."""
+        return [
+            *["--hognose", self.program("hognose", hognose), "--model", "MODEL"],
+            *["--prompt", "4,512", "--json", str(self.folder / "out.json")],
+        ]
+
+    def against_transformers(self, body=TRANSFORMERS):
+        """A call against transformers."""
+        python = self.program("python", body)
+        return [*self.common(), "--transformers", python, "--dtype", "f32", "--text", "A snake"]
 
     def call(self, arguments):
         """The exit code, standard output and standard error of a call."""
@@ -92,6 +105,26 @@ class CompareTest(unittest.TestCase):
         order = [line.split()[0] for line in self.log.read_text().splitlines()]
         half = ["hognose", "llama"] + ["hognose", "llama"] + ["llama", "hognose"]
         self.assertEqual(order, half * 2)
+
+    def test_transformers_is_a_peer_of_three_rounds(self):
+        code, out, err = self.call(self.against_transformers())
+        self.assertEqual(code, 0, err)
+        result = json.loads((self.folder / "out.json").read_text())
+        ratio = {row["what"]: row["ratio"] for row in result["rows"]}
+        self.assertEqual(
+            (ratio["prompt 4"], ratio["prompt 512"], ratio["generate 64"]), (4.0, 16.0, 6.0)
+        )
+        self.assertIn("start", ratio)
+        self.assertEqual((result["peer"], result["peer_model"]), ("transformers", "MODEL"))
+        self.assertIn("transformers", out)
+        order = [line.split()[0] for line in self.log.read_text().splitlines()]
+        pair = ["hognose", "transformers"]
+        self.assertEqual(order, (pair * 2 + pair[::-1] + pair) * 2)
+
+    def test_a_failure_of_transformers_is_told(self):
+        code, _, err = self.call(self.against_transformers("import sys\nsys.exit('no torch')"))
+        self.assertEqual(code, 1)
+        self.assertIn("no torch", err.splitlines()[-1])
 
     def test_json_lines_are_read_too(self):
         array = (
@@ -120,15 +153,19 @@ class CompareTest(unittest.TestCase):
 
     def test_a_missing_program_is_an_error(self):
         arguments = self.arguments()
-        arguments[1] = str(self.folder / "none")
+        arguments[arguments.index("--hognose") + 1] = str(self.folder / "none")
         code, _, err = self.call(arguments)
         self.assertEqual(code, 1)
         self.assertIn("none", err.splitlines()[-1])
 
     def test_wrong_usage(self):
-        for extra in (["--rounds", "0"], ["--unknown"]):
+        llama = self.arguments()
+        both = [*llama, "--transformers", "python"]
+        no_gguf = [*self.common(), "--llama-run", "program"]
+        bad = [[*llama, "--rounds", "0"], [*llama, "--unknown"], both, no_gguf, self.common()]
+        for arguments in bad:
             with self.assertRaises(SystemExit) as stop:
-                self.call(self.arguments() + extra)
+                self.call(arguments)
             self.assertEqual(stop.exception.code, 2)
 
 
@@ -138,9 +175,7 @@ class SummaryTest(unittest.TestCase):
         self.assertEqual((got["median"], got["min"], got["max"]), (3.0, 1.0, 100.0))
 
     def test_a_shorter_start_gives_a_ratio_above_one(self):
-        rows = compare.compare(
-            {"hognose": [{"start": 50.0}], "llama.cpp": [{"start": 200.0}]}, "ms"
-        )
+        rows = compare.compare([{"start": 50.0}], [{"start": 200.0}], "peer", "ms")
         self.assertEqual(rows[0]["ratio"], 4.0)
 
 

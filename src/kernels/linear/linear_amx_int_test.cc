@@ -11,7 +11,7 @@
 #include "core/rng.h"
 #include "hwy/highway.h"
 #include "kernels/linear/linear_amx_imitation.h"
-#include "tests/support/compare.h"
+#include "kernels/linear/linear_testing.h"
 
 #if defined(__x86_64__)
 
@@ -26,62 +26,14 @@ HWY_POP_ATTRIBUTES
 namespace hognose::kernels::internal {
 namespace {
 
-using codecs::Encoding;
-using testing::CloseToScale;
-using testing::kEpsF32;
-using testing::RandomValues;
+using hognose::testing::CloseToScale;
+using hognose::testing::kEpsF32;
+using kernels::testing::Kind;
 
-struct Kind {
-  Encoding encoding;
-  size_t group;
-  std::string name() const {
-    return (encoding == Encoding::kInt8 ? "int8/" : "int4/") + std::to_string(group);
-  }
-};
-constexpr Kind kKinds[] = {
-    {Encoding::kInt8, 32}, {Encoding::kInt8, 64}, {Encoding::kInt8, 128},
-    {Encoding::kInt4, 32}, {Encoding::kInt4, 64}, {Encoding::kInt4, 128},
-};
-
-// Views of x and y are rows inside wider buffers, so that a kernel that ignores strides fails.
-struct Case {
-  std::vector<float> x, y, want, bias;
-  std::vector<uint8_t> codes, scratch;
-  std::vector<core::BFloat16> scales;
-  LinearArgs args;
-
+struct Case : kernels::testing::Case {
   Case(core::Rng& rng, const Kind& kind, size_t l, size_t k, size_t m, bool accumulate)
-      : x(RandomValues(rng, l * (k + 3), -1.0, 1.0)),
-        y(RandomValues(rng, l * (m + 5), -1.0, 1.0)),
-        want(y),
-        bias(RandomValues(rng, m, -1.0, 1.0)),
-        scratch(LinearScratch(l, k)) {
-    const size_t row_bytes = codecs::RowBytes(kind.encoding, k, kind.group);
-    const size_t groups = codecs::PaddedColumns(k, kind.group) / kind.group;
-    codes.resize(m * row_bytes);
-    scales.resize(m * groups);
-    for (size_t i = 0; i < m; ++i) {
-      codecs::EncodeRow(RandomValues(rng, k, -1.0, 1.0), kind.encoding, kind.group,
-                        {&codes[i * row_bytes], row_bytes}, {&scales[i * groups], groups});
-    }
-    const bool int8 = kind.encoding == Encoding::kInt8;
-    args.w.encoding = kind.encoding;
-    args.w.rows = m;
-    args.w.cols = k;
-    args.w.group = kind.group;
-    args.w.values = {codes.data(), int8 ? core::DType::kI8 : core::DType::kU8, 2, {m, row_bytes}};
-    args.w.scales = {scales.data(), core::DType::kBF16, 2, {m, groups}};
-    args.x = {x.data(), l, k, k + 3};
-    if (!accumulate) args.bias = {bias.data(), m};
-    args.y = {y.data(), l, m, m + 5};
-    args.accumulate = accumulate;
+      : kernels::testing::Case(rng, kind, l, k, m, accumulate) {
     args.activations = Activations::kInt16;
-    args.scratch = {scratch.data(), scratch.size()};
-  }
-  LinearArgs Want() {
-    LinearArgs a = args;
-    a.y.data = want.data();
-    return a;
   }
 };
 
@@ -94,6 +46,14 @@ double Tolerance(size_t k) {
 }
 
 bool Lacking() { return !core::Cpu().avx512_bf16; }
+
+std::vector<Kind> Quantised() {
+  std::vector<Kind> kinds;
+  for (const Kind& kind : kernels::testing::kKinds) {
+    if (kind.encoding != codecs::Encoding::kPlain) kinds.push_back(kind);
+  }
+  return kinds;
+}
 
 class LinearAmxInt : public ::testing::TestWithParam<Kind> {
  protected:
@@ -148,29 +108,17 @@ TEST_P(LinearAmxInt, ExactActivationsLeaveOnlyTheErrorOfF32) {
 }
 
 TEST_P(LinearAmxInt, RowsHaveTheSameBitsInAnyBatchAndThreadCount) {
-  constexpr size_t kRows = 53, kM = 90;
   core::Rng rng(4);
-  Case c(rng, GetParam(), kRows, 700, kM, false);
-  core::ThreadPool pool(3), one(1);
-  core::Exec exec{pool}, exec_one{one};
-  AmxIntProduct<ImitatedTiles>(exec, c.args);
-  const std::vector<float> together = c.y;
-  for (size_t begin = 0, count = 1; begin < kRows; begin += count, count += 2) {
-    count = std::min(count, kRows - begin);
-    LinearArgs part = c.args;
-    part.x = c.args.x.Rows(begin, count);
-    part.y = c.args.y.Rows(begin, count);
-    for (size_t i = 0; i < count; ++i) std::fill_n(part.y.Row(i), kM, 0.0f);
-    AmxIntProduct<ImitatedTiles>(exec_one, part);
-  }
-  ASSERT_TRUE(testing::SameBits(c.y, together));
+  Case c(rng, GetParam(), 53, 700, 90, false);
+  ASSERT_TRUE(kernels::testing::SameBitsInAnyCompany(c, 2, AmxIntProduct<ImitatedTiles>));
 }
 
-INSTANTIATE_TEST_SUITE_P(Kinds, LinearAmxInt, ::testing::ValuesIn(kKinds), [](const auto& kind) {
-  std::string name = kind.param.name();
-  name[name.find('/')] = '_';
-  return name;
-});
+INSTANTIATE_TEST_SUITE_P(Kinds, LinearAmxInt, ::testing::ValuesIn(Quantised()),
+                         [](const auto& kind) {
+                           std::string name = kind.param.name();
+                           name[name.find('/')] = '_';
+                           return name;
+                         });
 
 }  // namespace
 }  // namespace hognose::kernels::internal

@@ -1,7 +1,6 @@
 // read_bytes: reads memory once, for measuring how fast that goes.
 //
-// Formula    the exclusive or of all 64-bit words; bytes behind the last whole word count as one
-// word
+// Formula    the exclusive or of all 64-bit words; bytes behind the last whole word count as one,
 //            filled up with zeros
 // Operands   any bytes.
 // Scratch    none. Threads: blocks of 1 MiB. The answer does not depend on the thread count.

@@ -3,9 +3,8 @@
 // Formula    dt = softplus(dt_raw)
 //            h_t[n, e] = exp(dt_t[e] a[n, e]) h_{t-1}[n, e] + dt_t[e] x_t[e] b_t[n]
 //            y_t[e] = (sum_n c_t[n] h_t[n, e] + d_skip[e] x_t[e]) silu(z_t[e])
-// Operands   dt, x, z, y [L, E]; b, c [L, N]; a [N, E], all negative (the checkpoint's A_log [E,
-// N],
-//            transposed, -exp); d_skip [E]; state [N, E], read and written. y aliases no input.
+// Operands   dt, x, z, y [L, E]; b, c [L, N]; a [N, E], all negative (the checkpoint's A_log,
+//            [E, N], transposed, -exp); d_skip [E]; state [N, E], read and written. y aliases no input.
 //            f32. Any L, E, N >= 1. The bias of dt is already in dt_raw.
 // Scratch    none; [L, E, N] is never formed. Threads: blocks of channels.
 //            Same bits for any split of time and thread count.

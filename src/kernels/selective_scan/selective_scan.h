@@ -9,8 +9,8 @@
 // Scratch    none; [L, E, N] is never formed. Threads: blocks of channels.
 //            Same bits for any split of time and thread count.
 // Errors     none; shapes are checked by HOGNOSE_DCHECK.
-// Accuracy   a term that is s steps old has relative error (4 s + 8) eps while dt a > -2; a step that
-//            leaves less than e^-2 of it adds |dt a| eps.
+// Accuracy   a term that is s steps old has relative error (4 s + 8) eps while dt a > -2; a step
+//            that leaves less than e^-2 of it adds |dt a| eps.
 // Cost       about 13 vector operations per (t, e, n); exp is most of them.
 // Source     Gu and Dao 2023, algorithm 2; math.md 1.1. Oracle: SelectiveScanRef, double.
 #pragma once

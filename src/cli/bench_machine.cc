@@ -1,5 +1,6 @@
 // hognose bench --machine: the limits that everything else is judged by.
 #include <fmt/format.h>
+#include <unistd.h>
 
 #include <algorithm>
 
@@ -38,6 +39,17 @@ std::vector<size_t> ThreadCounts(size_t most) {
   return counts;
 }
 
+// Sizes to read: none above a quarter of the machine's memory.
+std::vector<size_t> ReadSizes() {
+  const size_t memory =
+      static_cast<size_t>(sysconf(_SC_PHYS_PAGES)) * static_cast<size_t>(sysconf(_SC_PAGESIZE));
+  std::vector<size_t> sizes;
+  for (const size_t mib : kReadMiB) {
+    if (mib << 20 <= memory / 4) sizes.push_back(mib << 20);
+  }
+  return sizes;
+}
+
 core::Value ReadRow(core::ThreadPool& pool, std::span<const uint8_t> bytes, size_t repeats) {
   core::Exec exec{pool};
   const size_t passes = std::max(size_t{1}, kLeastRead / bytes.size());
@@ -64,7 +76,8 @@ core::Value MultiplyRow(core::ThreadPool& pool, kernels::MultiplyType type, size
 core::Result<int> BenchMachine(const BenchOptions& o) {
   const core::FlushDenormals flush;
   const auto& cpu = core::Cpu();
-  const size_t most = kReadMiB[std::size(kReadMiB) - 1] << 20;
+  const std::vector<size_t> sizes = ReadSizes();
+  const size_t most = sizes.empty() ? 0 : sizes.back();
   // Written by the arena, so that every page is there.
   HOGNOSE_ASSIGN(core::Arena arena, core::Arena::Allocate(most));
   const core::Vec<uint8_t> memory = arena.NewVec<uint8_t>(most);
@@ -76,8 +89,8 @@ core::Result<int> BenchMachine(const BenchOptions& o) {
                    cpu.l2_bytes >> 10, cpu.l3_bytes >> 10));
   for (const size_t threads : ThreadCounts(o.common.threads.value_or(cpu.physical_cores()))) {
     HOGNOSE_ASSIGN(const auto pool, runtime::NewPool(threads, o.common.pin));
-    for (const size_t mib : kReadMiB) {
-      reads.push_back(ReadRow(*pool, {memory.data, mib << 20}, o.repeats));
+    for (const size_t size : sizes) {
+      reads.push_back(ReadRow(*pool, {memory.data, size}, o.repeats));
     }
     for (const auto type : kernels::kMultiplyTypes) {
       multiplies.push_back(MultiplyRow(*pool, type, o.repeats));

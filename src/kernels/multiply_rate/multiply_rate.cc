@@ -220,7 +220,8 @@ MultiplyUnit UnitFor(MultiplyType type) {
   }
   if (UseAmx()) return {"TDPBSSD", static_cast<double>(kTileSums * 16 * 16 * 64)};
   const size_t products = HWY_DYNAMIC_DISPATCH(Products8)();
-  return {products == 64 ? "VPDPBUSD" : "16-bit pairs", static_cast<double>(kChains * products)};
+  const char* name = products == 64 ? "VPDPBUSD" : products == 1 ? "multiply-add" : "16-bit pairs";
+  return {name, static_cast<double>(kChains * products)};
 }
 
 double MultiplyRate(MultiplyType type, uint64_t rounds, int x, int y) noexcept {

@@ -77,10 +77,16 @@ core::Status CheckInterrupt() {
 core::Result<runtime::QuantizedTensors> Encode(const Options& o, const runtime::Model& model) {
   const runtime::QuantizeOptions options = {.encoding = Find(o.to).encoding, .group = o.group};
   Progress bar("quantize", model.weight_bytes());
-  return runtime::QuantizeFolder(model.exec(), model.folder, options, [&](size_t done) {
+  size_t done = 0;
+  const auto before = [&](const io::SafetensorsFile& file, const std::string& name) {
     bar.Update(done);
+    done += file.tensors().at(name).bytes();
     return CheckInterrupt();
-  });
+  };
+  HOGNOSE_ASSIGN(auto all, runtime::QuantizeFolder(model.exec(), model.folder, options, before));
+  bar.Update(done);
+  HOGNOSE_TRY(CheckInterrupt());
+  return all;
 }
 
 // Fills `folder` and returns the bytes of its weights.

@@ -18,6 +18,11 @@
 namespace hognose::runtime {
 namespace {
 
+core::Status NotFinite(const io::SafetensorsFile& file, const std::string& name, size_t element) {
+  return core::Status::Failed(
+      fmt::format("{}: {}: element {} is not a finite number", file.path(), name, element));
+}
+
 core::Status CheckFinite(const Model& model) {
   core::Exec exec = model.exec();
   for (const auto& file : model.folder.files) {
@@ -27,8 +32,7 @@ core::Status CheckFinite(const Model& model) {
     if (!bad) continue;
     const auto& name =
         std::next(file.tensors().begin(), static_cast<ptrdiff_t>(bad->tensor))->first;
-    return core::Status::Failed(
-        fmt::format("{}: {}: element {} is not a finite number", file.path(), name, bad->element));
+    return NotFinite(file, name, bad->element);
   }
   return {};
 }
@@ -89,8 +93,12 @@ core::Status CheckSampleable(const Model& model) {
 core::Status LoadWeights(Model& model, const LoadOptions& options) {
   const std::string weights = WeightsName(model.folder);
   if (options.quantize) {
-    HOGNOSE_ASSIGN(model.quantized, QuantizeFolder(model.exec(), model.folder, *options.quantize,
-                                                   [](size_t) { return core::Status(); }));
+    core::Exec exec = model.exec();
+    const auto check = [&](const io::SafetensorsFile& file, const std::string& name) {
+      const auto bad = kernels::FindNonFinite(exec, file.tensors().at(name));
+      return bad ? NotFinite(file, name, *bad) : core::Status();
+    };
+    HOGNOSE_ASSIGN(model.quantized, QuantizeFolder(exec, model.folder, *options.quantize, check));
     model.folder.tensors = model.quantized.tensors;
   }
   const models::Checkpoint checkpoint = {model.folder.config, model.folder.path + "/config.json",

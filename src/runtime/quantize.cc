@@ -7,7 +7,6 @@
 
 #include "codecs/float16.h"
 #include "io/file.h"
-#include "kernels/find_nonfinite/find_nonfinite.h"
 
 namespace hognose::runtime {
 namespace {
@@ -104,17 +103,11 @@ core::Result<QuantizedTensors> Quantize(core::Exec exec, const core::TensorMap& 
 }
 
 core::Result<QuantizedTensors> QuantizeFolder(core::Exec exec, const io::ModelFolder& folder,
-                                              const QuantizeOptions& options,
-                                              core::FunctionRef<core::Status(size_t done)> go_on) {
+                                              const QuantizeOptions& options, BeforeTensor before) {
   QuantizedTensors all;
-  size_t done = 0;
   for (const auto& file : folder.files) {
     for (const auto& [name, tensor] : file.tensors()) {
-      HOGNOSE_TRY(go_on(done));
-      if (const auto bad = kernels::FindNonFinite(exec, tensor)) {
-        return core::Status::Failed(
-            fmt::format("{}: {}: element {} is not a finite number", file.path(), name, *bad));
-      }
+      HOGNOSE_TRY(before(file, name));
       core::TensorMap one = {{name, tensor}};
       // Scales beside it tell that it is quantised, which is refused.
       const auto scales = folder.tensors.find(name + ".scales");
@@ -125,10 +118,8 @@ core::Result<QuantizedTensors> QuantizeFolder(core::Exec exec, const io::ModelFo
       if (IsQuantizable(name)) {
         io::DropPages({static_cast<const uint8_t*>(tensor.data), tensor.bytes()});
       }
-      done += tensor.bytes();
     }
   }
-  HOGNOSE_TRY(go_on(done));
   return all;
 }
 

@@ -39,10 +39,12 @@ core::Result<QuantizedTensors> Quantize(core::Exec exec, const core::TensorMap& 
                                         const QuantizeOptions& options, std::string_view where);
 
 // The tensors of a folder, one after the other. The pages of each matrix are given back after it,
-// so that the model is never in memory in both forms. `go_on` is told how many bytes are done and
-// ends the work by an error. Messages begin with the tensor's file.
+// so that the model is never in memory in both forms. `before` is called before each tensor and
+// ends the work by an error; NaN must be found by then, no integer shows it any more. Messages
+// begin with the tensor's file.
+using BeforeTensor =
+    core::FunctionRef<core::Status(const io::SafetensorsFile& file, const std::string& name)>;
 core::Result<QuantizedTensors> QuantizeFolder(core::Exec exec, const io::ModelFolder& folder,
-                                              const QuantizeOptions& options,
-                                              core::FunctionRef<core::Status(size_t done)> go_on);
+                                              const QuantizeOptions& options, BeforeTensor before);
 
 }  // namespace hognose::runtime

@@ -9,8 +9,6 @@
 // computed with it: a row of y has the same bits for any L.
 #pragma once
 
-#include <immintrin.h>
-
 #include <algorithm>
 #include <cstring>
 

@@ -6,9 +6,13 @@
 #include <cstring>
 
 #include "codecs/float16.h"
+#include "core/cpu.h"
 #include "core/dtype.h"
 
 namespace hognose::kernels::internal {
+
+// The code around the tiles needs a processor with AVX-512 BF16.
+inline bool Lacking() { return !core::Cpu().avx512_bf16; }
 
 // As the document of AmxTiles says, with f32 sums in order of K.
 class ImitatedTiles {

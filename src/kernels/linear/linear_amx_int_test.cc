@@ -7,19 +7,14 @@
 #include <string>
 #include <vector>
 
-#include "core/cpu.h"
 #include "core/rng.h"
-#include "hwy/highway.h"
+#include "kernels/avx512.h"
 #include "kernels/linear/linear_amx_imitation.h"
 #include "kernels/linear/linear_testing.h"
 
 #if defined(__x86_64__)
 
-HWY_DIAGNOSTICS(push)
-HWY_DIAGNOSTICS_OFF(disable : 4700, ignored "-Wuninitialized")
-HWY_DIAGNOSTICS_OFF(disable : 4701, ignored "-Wmaybe-uninitialized")
-#include <immintrin.h>
-HWY_PUSH_ATTRIBUTES("avx512f,avx512bw,avx512vl,avx512dq,avx512bf16,avx2,fma")
+HWY_PUSH_ATTRIBUTES(HOGNOSE_AVX512_BF16)
 #include "kernels/linear/linear_amx_int-inl.h"
 HWY_POP_ATTRIBUTES
 
@@ -44,8 +39,6 @@ double Tolerance(size_t k) {
   return 2.0 * 0x1p-15 * std::sqrt(static_cast<double>(k)) +
          (static_cast<double>(k) + 4.0) * kEpsF32;
 }
-
-bool Lacking() { return !core::Cpu().avx512_bf16; }
 
 std::vector<Kind> Quantised() {
   std::vector<Kind> kinds;
@@ -122,6 +115,5 @@ INSTANTIATE_TEST_SUITE_P(Kinds, LinearAmxInt, ::testing::ValuesIn(Quantised()),
 
 }  // namespace
 }  // namespace hognose::kernels::internal
-HWY_DIAGNOSTICS(pop)
 
 #endif

@@ -3,19 +3,14 @@
 #include <gtest/gtest.h>
 
 #include "codecs/float16.h"
-#include "core/cpu.h"
 #include "core/rng.h"
-#include "hwy/highway.h"
+#include "kernels/avx512.h"
 #include "kernels/linear/linear_amx_imitation.h"
 #include "kernels/linear/linear_testing.h"
 
 #if defined(__x86_64__)
 
-HWY_DIAGNOSTICS(push)
-HWY_DIAGNOSTICS_OFF(disable : 4700, ignored "-Wuninitialized")
-HWY_DIAGNOSTICS_OFF(disable : 4701, ignored "-Wmaybe-uninitialized")
-#include <immintrin.h>
-HWY_PUSH_ATTRIBUTES("avx512f,avx512bw,avx512vl,avx512dq,avx512bf16,avx2,fma")
+HWY_PUSH_ATTRIBUTES(HOGNOSE_AVX512_BF16)
 #include "kernels/linear/linear_amx-inl.h"
 HWY_POP_ATTRIBUTES
 
@@ -31,8 +26,6 @@ struct Case : kernels::testing::Case {
     args.activations = Activations::kBF16;
   }
 };
-
-bool Lacking() { return !core::Cpu().avx512_bf16; }
 
 TEST(LinearAmx, EqualsTheOracle) {
   if (Lacking()) GTEST_SKIP() << "the code around the tiles needs AVX-512 BF16";
@@ -63,6 +56,5 @@ TEST(LinearAmx, RowsHaveTheSameBitsInAnyBatchAndThreadCount) {
 
 }  // namespace
 }  // namespace hognose::kernels::internal
-HWY_DIAGNOSTICS(pop)
 
 #endif

@@ -1,17 +1,11 @@
 // linear on VDPBF16PS: bf16 weights in place, activations rounded to bf16 once. Highway 1.0.3 has
 // no such target, so these are our own functions with target attributes.
-#include "hwy/highway.h"
+#include "kernels/avx512.h"
 #include "kernels/linear/linear_tile.h"
 
 #if defined(__x86_64__)
 
-// GCC 12 takes the "undefined" operands of its own intrinsics for reads of uninitialised variables.
-HWY_DIAGNOSTICS(push)
-HWY_DIAGNOSTICS_OFF(disable : 4700, ignored "-Wuninitialized")
-HWY_DIAGNOSTICS_OFF(disable : 4701, ignored "-Wmaybe-uninitialized")
-#include <immintrin.h>
-
-HWY_PUSH_ATTRIBUTES("avx512f,avx512bw,avx512vl,avx512dq,avx512bf16,avx2,fma")
+HWY_PUSH_ATTRIBUTES(HOGNOSE_AVX512_BF16)
 namespace hognose::kernels::internal {
 namespace {
 
@@ -150,7 +144,6 @@ void LinearAvx512Bf16(core::Exec& exec, const LinearArgs& args) noexcept {
 
 }  // namespace hognose::kernels::internal
 HWY_POP_ATTRIBUTES
-HWY_DIAGNOSTICS(pop)
 
 #else
 

@@ -5,6 +5,7 @@
 
 #include "codecs/float16.h"
 #include "kernels/amx.h"
+#include "kernels/avx512.h"
 #include "kernels/target.h"
 
 #undef HWY_TARGET_INCLUDE
@@ -103,13 +104,8 @@ HWY_AFTER_NAMESPACE();
 #if HWY_ONCE
 
 #if defined(__x86_64__)
-// GCC 12 takes the "undefined" operands of its own intrinsics for reads of uninitialised variables.
-HWY_DIAGNOSTICS(push)
-HWY_DIAGNOSTICS_OFF(disable : 4700, ignored "-Wuninitialized")
-HWY_DIAGNOSTICS_OFF(disable : 4701, ignored "-Wmaybe-uninitialized")
-#include <immintrin.h>
 
-HWY_PUSH_ATTRIBUTES("avx512f,avx512bw,avx512vl,avx512dq,avx512bf16,avx2,fma")
+HWY_PUSH_ATTRIBUTES(HOGNOSE_AVX512_BF16)
 namespace hognose::kernels {
 namespace {
 
@@ -131,7 +127,6 @@ double SumBf16(uint64_t rounds, int x, int y) {
 }  // namespace
 }  // namespace hognose::kernels
 HWY_POP_ATTRIBUTES
-HWY_DIAGNOSTICS(pop)
 
 namespace hognose::kernels {
 namespace {

@@ -9,7 +9,9 @@
 
 namespace hognose::core {
 
-void Arena::Free::operator()(void* p) const { std::free(p); }
+void Arena::Free::operator()(void* p) const {
+  if (!borrowed) std::free(p);
+}
 
 Result<Arena> Arena::Allocate(size_t bytes) {
   constexpr size_t kHugePage = size_t{2} << 20;
@@ -27,6 +29,13 @@ Result<Arena> Arena::Allocate(size_t bytes) {
   if (bytes >= kHugePage) (void)madvise(arena.memory_.get(), rounded, MADV_HUGEPAGE);
   std::memset(arena.memory_.get(), 0, rounded);
   arena.capacity_ = rounded;
+  return arena;
+}
+
+Arena Arena::Over(Vec<float> memory) {
+  Arena arena;
+  arena.memory_ = std::unique_ptr<void, Free>(memory.data, Free(true));
+  arena.capacity_ = memory.size * sizeof(float);
   return arena;
 }
 

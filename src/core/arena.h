@@ -22,6 +22,8 @@ class Arena {
   Arena() = default;  // measures only
   // Zeroed memory. Fails only when the system has no memory left.
   static Result<Arena> Allocate(size_t bytes);
+  // Carves memory of the caller, who keeps it; it must begin at a multiple of a float's size.
+  static Arena Over(Vec<float> memory);
 
   // `rows` rows of `cols` elements. Each row begins on a cache line.
   template <typename T>
@@ -41,6 +43,9 @@ class Arena {
 
  private:
   struct Free {
+    bool borrowed;  // of the caller
+    Free() : borrowed(false) {}
+    explicit Free(bool b) : borrowed(b) {}
     void operator()(void* p) const;
   };
 

@@ -6,39 +6,73 @@
 namespace hognose::kernels {
 namespace {
 
-// The scan of Mamba-2-130M: 24 heads of width 64, 128 states. As in a model, a state comes from
-// memory: so many layers take turns that no cache holds them all.
+// As in a model, a state comes from memory: so many layers take turns that no cache holds them all.
+struct Operands {
+  static constexpr size_t kLayers = 96;
+  std::vector<float> x, b, c, dt, bias, a, d_skip, states, y, scratch;
+  SsdScanArgs args;
+  size_t layer = 0, state_size;
+
+  Operands(size_t l, size_t h, size_t p, size_t n)
+      : x(BenchValues(l * h * p)),
+        b(BenchValues(l * n)),
+        c(BenchValues(l * n)),
+        dt(BenchValues(l * h, -7.0, -2.0)),
+        bias(BenchValues(h)),
+        a(BenchValues(h, -16.0, -1.0)),
+        d_skip(BenchValues(h * p)),
+        states(kLayers * h * n * p),
+        y(l * h * p),
+        scratch(l * 2 * h),
+        state_size(h * n * p) {
+    args.x = {x.data(), l, h * p, h * p};
+    args.b = {b.data(), l, n, n};
+    args.c = {c.data(), l, n, n};
+    args.dt = {dt.data(), l, h, h};
+    args.dt_bias = {bias.data(), h};
+    args.a = {a.data(), h};
+    args.d_skip = {d_skip.data(), h * p};
+    args.dt_max = std::numeric_limits<float>::infinity();
+    args.y = {y.data(), l, h * p, h * p};
+    args.scratch = {scratch.data(), l, 2 * h, 2 * h};
+    args.state = {nullptr, h * n, p, p};
+  }
+  const SsdScanArgs& Next() {
+    args.state.data = states.data() + layer * state_size;
+    layer = (layer + 1) % kLayers;
+    return args;
+  }
+};
+
+// The scan of Mamba-2-130M: 24 heads of width 64, 128 states.
 void BM_SsdScan(benchmark::State& state) {
   const size_t l = state.range(0), h = 24, p = 64, n = 128;
   core::ThreadPool pool(state.range(1));
   core::Exec exec{pool};
-  const auto x = BenchValues(l * h * p), b = BenchValues(l * n), c = BenchValues(l * n);
-  const auto dt = BenchValues(l * h, -7.0, -2.0), bias = BenchValues(h);
-  const auto a = BenchValues(h, -16.0, -1.0), d_skip = BenchValues(h * p);
-  constexpr size_t kLayers = 96;
-  std::vector<float> s(kLayers * h * n * p), y(l * h * p), scratch(l * 2 * h);
-  SsdScanArgs args;
-  args.x = {x.data(), l, h * p, h * p};
-  args.b = {b.data(), l, n, n};
-  args.c = {c.data(), l, n, n};
-  args.dt = {dt.data(), l, h, h};
-  args.dt_bias = {bias.data(), h};
-  args.a = {a.data(), h};
-  args.d_skip = {d_skip.data(), h * p};
-  args.dt_max = std::numeric_limits<float>::infinity();
-  args.y = {y.data(), l, h * p, h * p};
-  args.scratch = {scratch.data(), l, 2 * h, 2 * h};
-  size_t layer = 0;
-  for (auto _ : state) {
-    args.state = {s.data() + layer * h * n * p, h * n, p, p};
-    SsdScan(exec, args);
-    layer = (layer + 1) % kLayers;
-  }
+  Operands o(l, h, p, n);
+  for (auto _ : state) SsdScan(exec, o.Next());
   SetWork(state, 8.0 * h * n * p, 5.0 * l * h * n * p);
 }
 BENCHMARK(BM_SsdScan)
     ->ArgNames({"L", "threads"})
     ->ArgsProduct({{1, 4, 16, 256}, {1, 2}})
+    ->UseRealTime();
+
+// The same by chunks.
+void BM_SsdScanChunked(benchmark::State& state) {
+  const size_t l = state.range(0), h = 24, p = 64, n = 128;
+  core::ThreadPool pool(state.range(1));
+  core::Exec exec{pool};
+  Operands o(l, h, p, n);
+  std::vector<float> scratch(SsdScanChunkedScratch(l, h, 1, n));
+  for (auto _ : state) {
+    SsdScanChunked(exec, o.Next(), {scratch.data(), scratch.size()});
+  }
+  SetWork(state, 8.0 * h * n * p, 5.0 * l * h * n * p);
+}
+BENCHMARK(BM_SsdScanChunked)
+    ->ArgNames({"L", "threads"})
+    ->ArgsProduct({{64, 256}, {1, 2}})
     ->UseRealTime();
 
 }  // namespace

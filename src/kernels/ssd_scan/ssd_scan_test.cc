@@ -84,6 +84,49 @@ TEST(SsdScan, EqualsTheOracleOnEveryTarget) {
   });
 }
 
+// Chunks: sums of up to 64 products of three rounded factors (c b, decay, dt), and the state's sum
+// over N; a decay's exponent has an error of one eps of itself, and exp(-v) v is at most 1/e. With
+// random signs, over the largest value:
+double ChunkedTolerance(const Shape& s) { return 4.0 * (2.0 * 64.0 + s.n + 32.0) * kEpsF32; }
+
+TEST(SsdScan, ChunksEqualTheOracleOnEveryTarget) {
+  core::ThreadPool pool(2);
+  core::Exec exec{pool};
+  ForEachTarget([&] {
+    core::Rng rng(1);
+    for (Shape s : kShapes) {
+      if (s.n > kMaxChunkedStates) continue;
+      for (const size_t steps : {s.l, size_t{63}, size_t{64}, size_t{65}, size_t{200}}) {
+        s.l = steps;
+        Case v(rng, s);
+        v.args.dt_max = steps % 2 == 0 ? 0.5f : kInfinity;
+        SsdScanRef(v.Want());
+        std::vector<float> scratch(SsdScanChunkedScratch(s.l, s.h, s.g, s.n));
+        SsdScanChunked(exec, v.args, {scratch.data(), scratch.size()});
+        ASSERT_TRUE(CloseToScale(v.y, v.want, ChunkedTolerance(s))) << s.l << " " << s.p;
+        ASSERT_TRUE(CloseToScale(v.state, v.state_want, ChunkedTolerance(s))) << s.l << " " << s.p;
+      }
+    }
+  });
+}
+
+// A step that forgets everything, then steps that forget little: a sum in one float would have lost
+// what little that is.
+TEST(SsdScan, ChunksKeepSmallDecaysBehindLargeOnes) {
+  core::ThreadPool pool(1);
+  core::Exec exec{pool};
+  core::Rng rng(4);
+  const Shape s{64, 1, 8, 1, 4};
+  Case v(rng, s);
+  v.a[0] = -1000.0f;
+  for (size_t t = 0; t < s.l; ++t) v.dt[t * (s.h + 1)] = t == 0 ? 3.0f : -11.0f;
+  v.dt_bias[0] = 0.0f;
+  SsdScanRef(v.Want());
+  std::vector<float> scratch(SsdScanChunkedScratch(s.l, s.h, s.g, s.n));
+  SsdScanChunked(exec, v.args, {scratch.data(), scratch.size()});
+  EXPECT_TRUE(CloseToScale(v.y, v.want, 64.0 * kEpsF32));
+}
+
 TEST(SsdScan, SplitsOfTimeAndThreadsHaveTheSameBits) {
   ForEachTarget([&] {
     core::Rng rng(2);

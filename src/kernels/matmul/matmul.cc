@@ -1,0 +1,199 @@
+#include "kernels/matmul/matmul.h"
+
+#include <algorithm>
+#include <vector>
+
+#undef HWY_TARGET_INCLUDE
+#define HWY_TARGET_INCLUDE "kernels/matmul/matmul.cc"
+#include "hwy/foreach_target.h"
+// After foreach_target.
+#include "hwy/highway.h"
+#include "kernels/product_tile-inl.h"
+
+namespace hognose::kernels {
+#ifndef HOGNOSE_MATMUL_ONCE_
+#define HOGNOSE_MATMUL_ONCE_
+// Rows of c whose left side is packed at once when it is transposed.
+constexpr size_t kMaxPackedRows = 3072;
+// Rows and columns of c in one task: its part of a is in the second-level cache, a panel of b in
+// the first or second.
+constexpr size_t kTaskRows = 96;
+constexpr size_t kTaskCols = 128;
+constexpr size_t kPackRows = 16;  // of b or of a transposed, in one task
+
+// Rows [k0, k0 + depth) of the product's sum, rows [m0, m0 + rows) of c.
+struct Block {
+  size_t k0, depth, m0, rows;
+  float* b;  // [panels][depth][kProductCols]
+  float* a;  // [tiles][depth][kProductRows]; transposed a only
+};
+#endif
+}  // namespace hognose::kernels
+
+HWY_BEFORE_NAMESPACE();
+namespace hognose::kernels {
+namespace HWY_NAMESPACE {
+
+// Rows [k, end) of b into the panels, columns filled up with zeros.
+void PackB(const MatmulArgs& args, const Block& block, size_t k, size_t end) {
+  const DF d;
+  const size_t n_size = args.c.cols;
+  for (; k < end; ++k) {
+    for (size_t n = 0; n < n_size; n += kProductCols) {
+      const size_t count = std::min(kProductCols, n_size - n);
+      float* to = block.b + n * block.depth + k * kProductCols;
+      if (args.w != nullptr) {
+        codecs::DecodeColumns(*args.w, block.k0 + k, n, {to, count});
+      } else {
+        const float* from = args.b.Row(block.k0 + k) + n;
+        if (count == kProductCols) {
+          for (size_t i = 0; i < kProductCols; i += hn::Lanes(d)) {
+            hn::StoreU(hn::LoadU(d, from + i), d, to + i);
+          }
+          continue;
+        }
+        std::copy_n(from, count, to);
+      }
+      std::fill(to + count, to + kProductCols, 0.0f);
+    }
+  }
+}
+
+// Rows [k, end) of a transposed left side into tiles of kProductRows. What the last tile lacks is
+// never read.
+void PackA(const MatmulArgs& args, const Block& block, size_t k, size_t end) {
+  for (; k < end; ++k) {
+    const float* from = args.a.Row(block.k0 + k) + block.m0;
+    float* to = block.a + k * kProductRows;
+    size_t m = 0;
+    for (; m + kProductRows <= block.rows; m += kProductRows, to += block.depth * kProductRows) {
+      for (size_t i = 0; i < kProductRows; ++i) to[i] = from[m + i];
+    }
+    std::copy(from + m, from + block.rows, to);
+  }
+}
+
+// Rows [m, m_end) of the block, columns [n, n_end) of c. Both begin with a tile.
+void MultiplyTiles(const MatmulArgs& args, const Block& block, size_t m_begin, size_t m_end,
+                   size_t n_begin, size_t n_end) {
+  constexpr float kOnes[kProductRows] = {1.0f, 1.0f, 1.0f, 1.0f, 1.0f, 1.0f};
+  const float* scale = args.accumulate || block.k0 > 0 ? kOnes : nullptr;
+  HWY_ALIGN float partial[kProductRows * kProductCols];
+  for (size_t n = n_begin; n < n_end; n += kProductCols) {
+    const float* b = block.b + n * block.depth;
+    const size_t cols = std::min(kProductCols, n_end - n);
+    for (size_t m = m_begin; m < m_end; m += kProductRows) {
+      const size_t rows = std::min(kProductRows, m_end - m);
+      const LeftSide a = args.transpose_a
+                             ? LeftSide{block.a + m * block.depth, 1, kProductRows}
+                             : LeftSide{args.a.Row(block.m0 + m) + block.k0, args.a.stride, 1};
+      float* c = args.c.Row(block.m0 + m) + n;
+      if (cols == kProductCols) {
+        ProductTileRows(rows, a, b, kProductCols, block.depth, c, args.c.stride, scale);
+        continue;
+      }
+      for (size_t i = 0; i < rows; ++i) {
+        std::copy_n(c + i * args.c.stride, cols, partial + i * kProductCols);
+        std::fill_n(partial + i * kProductCols + cols, kProductCols - cols, 0.0f);
+      }
+      ProductTileRows(rows, a, b, kProductCols, block.depth, partial, kProductCols, scale);
+      for (size_t i = 0; i < rows; ++i) {
+        std::copy_n(partial + i * kProductCols, cols, c + i * args.c.stride);
+      }
+    }
+  }
+}
+
+}  // namespace HWY_NAMESPACE
+}  // namespace hognose::kernels
+HWY_AFTER_NAMESPACE();
+
+#if HWY_ONCE
+namespace hognose::kernels {
+
+HWY_EXPORT(PackA);
+HWY_EXPORT(PackB);
+HWY_EXPORT(MultiplyTiles);
+
+namespace {
+
+// A multiple of every target's tile.
+constexpr size_t kPadded = 64;
+constexpr size_t kRows = 6;
+
+size_t Rounded(size_t size, size_t to) { return (size + to - 1) / to * to; }
+
+void MultiplyBlock(core::Exec& exec, const MatmulArgs& args, const Block& block) {
+  const size_t tasks = (block.depth + kPackRows - 1) / kPackRows;
+  const size_t pack_a = args.transpose_a ? tasks : 0;
+  const size_t pack_b = block.m0 == 0 ? tasks : 0;  // else the panels are there already
+  exec.pool.Run(pack_a + pack_b, [&](size_t task) {
+    const size_t k = (task < pack_b ? task : task - pack_b) * kPackRows;
+    const size_t end = std::min(k + kPackRows, block.depth);
+    if (task < pack_b) return HWY_DYNAMIC_DISPATCH(PackB)(args, block, k, end);
+    HWY_DYNAMIC_DISPATCH(PackA)(args, block, k, end);
+  });
+  const size_t row_tasks = (block.rows + kTaskRows - 1) / kTaskRows;
+  const size_t step = Rounded((block.rows + row_tasks - 1) / row_tasks, kRows);
+  const size_t col_tasks = (args.c.cols + kTaskCols - 1) / kTaskCols;
+  exec.pool.Run(row_tasks * col_tasks, [&](size_t task) {
+    const size_t m = task / col_tasks * step, n = task % col_tasks * kTaskCols;
+    if (m >= block.rows) return;
+    HWY_DYNAMIC_DISPATCH(MultiplyTiles)
+    (args, block, m, std::min(m + step, block.rows), n, std::min(n + kTaskCols, args.c.cols));
+  });
+}
+
+}  // namespace
+
+size_t MatmulScratch(size_t m, size_t n) {
+  return kMatmulDepth * (Rounded(n, kPadded) + Rounded(std::min(m, kMaxPackedRows), kRows));
+}
+
+void Matmul(core::Exec& exec, const MatmulArgs& args) noexcept {
+  const size_t depth = args.transpose_a ? args.a.rows : args.a.cols;
+  HOGNOSE_DCHECK(args.c.rows == (args.transpose_a ? args.a.cols : args.a.rows));
+  HOGNOSE_DCHECK(args.w != nullptr ? args.w->rows == depth && args.w->cols == args.c.cols
+                                   : args.b.rows == depth && args.b.cols == args.c.cols);
+  HOGNOSE_DCHECK(args.scratch.size >= MatmulScratch(args.c.rows, args.c.cols));
+  float* packed_a = args.scratch.data + kMatmulDepth * Rounded(args.c.cols, kPadded);
+  const size_t max_rows = args.transpose_a ? kMaxPackedRows : args.c.rows;
+  for (size_t k = 0; k < depth; k += kMatmulDepth) {
+    for (size_t m = 0; m < args.c.rows; m += max_rows) {
+      MultiplyBlock(exec, args,
+                    {.k0 = k,
+                     .depth = std::min(kMatmulDepth, depth - k),
+                     .m0 = m,
+                     .rows = std::min(max_rows, args.c.rows - m),
+                     .b = args.scratch.data,
+                     .a = packed_a});
+    }
+  }
+}
+
+void MatmulRef(const MatmulArgs& args) {
+  const size_t depth = args.transpose_a ? args.a.rows : args.a.cols;
+  std::vector<float> b(args.c.cols);
+  std::vector<double> sums(args.c.rows * args.c.cols);
+  for (size_t k = 0; k < depth; ++k) {
+    if (args.w != nullptr) {
+      codecs::DecodeRow(*args.w, k, b);
+    } else {
+      std::copy_n(args.b.Row(k), args.c.cols, b.data());
+    }
+    for (size_t m = 0; m < args.c.rows; ++m) {
+      const double a = args.transpose_a ? args.a.Row(k)[m] : args.a.Row(m)[k];
+      for (size_t n = 0; n < args.c.cols; ++n) sums[m * args.c.cols + n] += a * b[n];
+    }
+  }
+  for (size_t m = 0; m < args.c.rows; ++m) {
+    for (size_t n = 0; n < args.c.cols; ++n) {
+      float& c = args.c.Row(m)[n];
+      const double sum = sums[m * args.c.cols + n];
+      c = static_cast<float>(args.accumulate ? c + sum : sum);
+    }
+  }
+}
+
+}  // namespace hognose::kernels
+#endif

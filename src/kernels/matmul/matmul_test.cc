@@ -1,0 +1,127 @@
+#include "kernels/matmul/matmul.h"
+
+#include "kernels/testing.h"
+#include "tests/support/compare.h"
+
+namespace hognose::kernels {
+namespace {
+
+using testing::CloseToScale;
+using testing::kEpsF32;
+using testing::RandomValues;
+using testing::SameBits;
+
+struct Shape {
+  size_t m, k, n;
+};
+
+constexpr Shape kShapes[] = {{1, 1, 1},   {3, 5, 7},      {6, 16, 64},    {7, 257, 65},
+                             {97, 64, 1}, {100, 33, 130}, {13, 600, 129}, {200, 3, 17}};
+
+struct Case {
+  std::vector<float> a, b, c, want, scratch;
+  MatmulArgs args;
+
+  Case(core::Rng& rng, const Shape& s, bool transpose)
+      : a(RandomValues(rng, (s.m + 2) * (s.k + 2), -1.0, 1.0)),
+        b(RandomValues(rng, s.k * (s.n + 3), -1.0, 1.0)),
+        c(RandomValues(rng, s.m * (s.n + 1), -1.0, 1.0)),
+        want(c),
+        scratch(MatmulScratch(s.m, s.n)) {
+    const size_t rows = transpose ? s.k : s.m, cols = transpose ? s.m : s.k;
+    args.a = {a.data(), rows, cols, cols + 1};
+    args.transpose_a = transpose;
+    args.b = {b.data(), s.k, s.n, s.n + 3};
+    args.c = {c.data(), s.m, s.n, s.n + 1};
+    args.scratch = {scratch.data(), scratch.size()};
+  }
+  MatmulArgs Want() {
+    MatmulArgs v = args;
+    v.c.data = want.data();
+    return v;
+  }
+};
+
+// The bound of the header with |a b| <= 1 is (K + 4) K eps at worst. Errors of random signs grow
+// with the root of their number, and the largest c with sqrt(K) / 3: 6 sigma of K roundings of
+// partial sums below sqrt(K) each, over the largest value, is below 8 sqrt(K) eps + 4 eps.
+double Tolerance(const Shape& s) {
+  return (8.0 * std::sqrt(static_cast<double>(s.k)) + 4.0) * kEpsF32;
+}
+
+TEST(Matmul, EqualsTheOracleOnEveryTarget) {
+  core::ThreadPool pool(2);
+  core::Exec exec{pool};
+  ForEachTarget([&] {
+    core::Rng rng(1);
+    for (const Shape& s : kShapes) {
+      for (const bool transpose : {false, true}) {
+        for (const bool accumulate : {false, true}) {
+          Case v(rng, s, transpose);
+          v.args.accumulate = accumulate;
+          MatmulRef(v.Want());
+          Matmul(exec, v.args);
+          ASSERT_TRUE(CloseToScale(v.c, v.want, Tolerance(s)))
+              << s.m << " " << s.k << " " << s.n << " " << transpose << accumulate;
+        }
+      }
+    }
+  });
+}
+
+TEST(Matmul, TakesWeightsOfEveryStoredType) {
+  core::ThreadPool pool(2);
+  core::Exec exec{pool};
+  const Shape s{9, 20, 100};
+  constexpr size_t kGroup = 32;
+  const size_t padded = codecs::PaddedColumns(s.n, kGroup);
+  ForEachTarget([&] {
+    for (const auto encoding : {codecs::Encoding::kInt8, codecs::Encoding::kInt4}) {
+      core::Rng rng(3);
+      Case v(rng, s, false);
+      const size_t row_bytes = codecs::RowBytes(encoding, s.n, kGroup);
+      std::vector<uint8_t> codes(s.k * row_bytes);
+      std::vector<core::BFloat16> scales(s.k * padded / kGroup);
+      for (size_t k = 0; k < s.k; ++k) {
+        codecs::EncodeRow({v.args.b.Row(k), s.n}, encoding, kGroup,
+                          std::span(codes).subspan(k * row_bytes, row_bytes),
+                          std::span(scales).subspan(k * padded / kGroup, padded / kGroup));
+      }
+      codecs::WeightMatrix w;
+      w.encoding = encoding;
+      w.rows = s.k;
+      w.cols = s.n;
+      w.group = kGroup;
+      const bool int8 = encoding == codecs::Encoding::kInt8;
+      w.values = {codes.data(), int8 ? core::DType::kI8 : core::DType::kU8, 2, {s.k, row_bytes}};
+      w.scales = {scales.data(), core::DType::kBF16, 2, {s.k, padded / kGroup}};
+      v.args.b = {};
+      v.args.w = &w;
+      MatmulRef(v.Want());
+      Matmul(exec, v.args);
+      ASSERT_TRUE(CloseToScale(v.c, v.want, Tolerance(s)));
+    }
+  });
+}
+
+TEST(Matmul, ThreadsHaveTheSameBits) {
+  ForEachTarget([&] {
+    for (const bool transpose : {false, true}) {
+      core::Rng rng(2);
+      const Shape s{300, 270, 140};
+      Case one(rng, s, transpose);
+      std::vector<float> c = one.c, scratch = one.scratch;
+      MatmulArgs other = one.args;
+      other.c.data = c.data();
+      other.scratch.data = scratch.data();
+      core::ThreadPool single(1), three(3);
+      core::Exec exec_single{single}, exec_three{three};
+      Matmul(exec_single, one.args);
+      Matmul(exec_three, other);
+      ASSERT_TRUE(SameBits(one.c, c));
+    }
+  });
+}
+
+}  // namespace
+}  // namespace hognose::kernels

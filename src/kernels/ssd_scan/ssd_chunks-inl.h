@@ -1,0 +1,127 @@
+// What the chunked forms of ssd_scan share on every target: the tables of a chunk, and a head's
+// decays inside it. Included once per target, inside HWY_BEFORE_NAMESPACE.
+
+#if defined(HOGNOSE_KERNELS_SSD_CHUNKS_INL_H_) == defined(HWY_TARGET_TOGGLE)
+#ifdef HOGNOSE_KERNELS_SSD_CHUNKS_INL_H_
+#undef HOGNOSE_KERNELS_SSD_CHUNKS_INL_H_
+#else
+#define HOGNOSE_KERNELS_SSD_CHUNKS_INL_H_
+#endif
+
+#include <algorithm>
+#include <utility>
+
+#include "hwy/highway.h"
+#include "kernels/product_tile-inl.h"
+#include "kernels/ssd_scan/ssd_chunks.h"
+
+HWY_BEFORE_NAMESPACE();
+namespace hognose::kernels {
+namespace HWY_NAMESPACE {
+
+using internal::kChunk;
+
+// dt and the sums of one chunk, all heads.
+template <typename Args>
+void FillSums(const Args& a, const internal::ChunkTables& tables, size_t chunk) {
+  const DF d;
+  const size_t begin = chunk * kChunk, end = std::min(begin + kChunk, a.x.rows);
+  HWY_ALIGN float lane_dt[HWY_MAX_BYTES / sizeof(float)];
+  double sum[HWY_MAX_BYTES / sizeof(float)];
+  ForVectors(a.a.size, [&](size_t h, size_t count) HWY_ATTR {
+    std::fill_n(sum, count, 0.0);
+    for (size_t t = begin; t < end; ++t) {
+      const VF raw = hn::Add(LoadN(d, a.dt.Row(t) + h, count), LoadN(d, a.dt_bias.data + h, count));
+      const VF dt = hn::Min(hn::Max(Softplus(d, raw), hn::Set(d, a.dt_min)), hn::Set(d, a.dt_max));
+      hn::Store(dt, d, lane_dt);
+      for (size_t i = 0; i < count; ++i) {
+        sum[i] += static_cast<double>(lane_dt[i]) * a.a.data[h + i];
+        const auto high = static_cast<float>(sum[i]);
+        tables.dt.Row(h + i)[t] = lane_dt[i];
+        tables.sum.Row(h + i)[t] = high;
+        tables.sum_lo.Row(h + i)[t] = static_cast<float>(sum[i] - high);
+      }
+    }
+  });
+}
+
+// b (and c) transposed, and the products of their rows, of one group in one chunk.
+template <typename Args>
+void FillProducts(const Args& a, const internal::ChunkTables& tables, size_t chunk, size_t group) {
+  const size_t begin = chunk * kChunk, steps = std::min(kChunk, a.x.rows - begin);
+  const size_t states = a.b.cols / a.groups, block = chunk * a.groups + group;
+  const float* b = a.b.Row(begin) + group * states;
+  const float* c = a.c.Row(begin) + group * states;
+  float* bt = tables.bt.Row(block * states);
+  const size_t stride = tables.bt.stride;
+  for (size_t n = 0; n < states && steps < kChunk; ++n) std::fill_n(bt + n * stride, kChunk, 0.0f);
+  TransposeInto(b, a.b.stride, steps, states, bt, stride);
+  if (tables.ct.rows != 0) {
+    float* ct = tables.ct.Row(block * states);
+    TransposeInto(c, a.c.stride, steps, states, ct, stride);
+  }
+  // Columns up to the tile that holds the diagonal.
+  SmallProduct(steps, steps, LeftSide{c, a.c.stride, 1}, bt, stride, tables.cb.Row(block * kChunk),
+               tables.cb.stride, nullptr, [&](size_t i, size_t j) HWY_ATTR {
+                 return std::pair(size_t{0}, j < i + kProductRows ? states : 0);
+               });
+}
+
+// One head's view of one chunk. Behind the last step dt is 0 and the sum stays, so that whole
+// vectors may be used: such a step neither adds nor decays anything.
+struct HeadChunk {
+  size_t begin, steps;  // time
+  HWY_ALIGN float dt[kChunk];
+  HWY_ALIGN float sum[kChunk];
+  HWY_ALIGN float sum_lo[kChunk];
+
+  HeadChunk(const internal::ChunkTables& tables, size_t head, size_t chunk, size_t all_steps)
+      : begin(chunk * kChunk), steps(std::min(kChunk, all_steps - begin)) {
+    std::copy_n(tables.dt.Row(head) + begin, steps, dt);
+    std::copy_n(tables.sum.Row(head) + begin, steps, sum);
+    std::copy_n(tables.sum_lo.Row(head) + begin, steps, sum_lo);
+    std::fill(dt + steps, dt + kChunk, 0.0f);
+    std::fill(sum + steps, sum + kChunk, sum[steps - 1]);
+    std::fill(sum_lo + steps, sum_lo + kChunk, sum_lo[steps - 1]);
+  }
+};
+
+// exp(min((x + x_lo) - (y + y_lo), 0)).
+HWY_INLINE VF DecayBetween(DF d, VF x, VF x_lo, VF y, VF y_lo) {
+  const VF difference = hn::Add(hn::Sub(x, y), hn::Sub(x_lo, y_lo));
+  return ExpNonPositive(d, hn::Min(difference, hn::Zero(d)));
+}
+
+// since[i] = exp(s_i): what the chunk's first state has left; until[j] = exp(s_end - s_j): what a
+// step has left at the chunk's end. kChunk values each.
+HWY_INLINE void FillDecays(const HeadChunk& chunk, float* since, float* until) {
+  const DF d;
+  const VF zero = hn::Zero(d);
+  const VF end = hn::Set(d, chunk.sum[kChunk - 1]), end_lo = hn::Set(d, chunk.sum_lo[kChunk - 1]);
+  for (size_t i = 0; i < kChunk; i += hn::Lanes(d)) {
+    const VF s = hn::Load(d, chunk.sum + i), s_lo = hn::Load(d, chunk.sum_lo + i);
+    hn::StoreU(DecayBetween(d, s, s_lo, zero, zero), d, since + i);
+    hn::StoreU(DecayBetween(d, end, end_lo, s, s_lo), d, until + i);
+  }
+}
+
+// Rows i < steps, kChunk long each: decays[i, j] = exp(s_i - s_j) for j <= i, 0 for j > i.
+HWY_INLINE void FillDecayMatrix(const HeadChunk& chunk, float* decays) {
+  const DF d;
+  for (size_t i = 0; i < chunk.steps; ++i) {
+    float* row = decays + i * kChunk;
+    const VF s = hn::Set(d, chunk.sum[i]), s_lo = hn::Set(d, chunk.sum_lo[i]);
+    for (size_t j = 0; j <= i; j += hn::Lanes(d)) {
+      hn::StoreU(
+          DecayBetween(d, s, s_lo, hn::Load(d, chunk.sum + j), hn::Load(d, chunk.sum_lo + j)), d,
+          row + j);
+    }
+    std::fill(row + i + 1, row + kChunk, 0.0f);
+  }
+}
+
+}  // namespace HWY_NAMESPACE
+}  // namespace hognose::kernels
+HWY_AFTER_NAMESPACE();
+
+#endif

@@ -45,25 +45,30 @@ void FillSums(const Args& a, const internal::ChunkTables& tables, size_t chunk) 
   });
 }
 
-// b (and c) transposed, and the products of their rows, of one group in one chunk.
+// b (and c, for a backward pass) transposed, and the products of their rows, of one group in one
+// chunk.
 template <typename Args>
 void FillProducts(const Args& a, const internal::ChunkTables& tables, size_t chunk, size_t group) {
   const size_t begin = chunk * kChunk, steps = std::min(kChunk, a.x.rows - begin);
   const size_t states = a.b.cols / a.groups, block = chunk * a.groups + group;
-  const float* b = a.b.Row(begin) + group * states;
-  const float* c = a.c.Row(begin) + group * states;
-  float* bt = tables.bt.Row(block * states);
-  const size_t stride = tables.bt.stride;
-  for (size_t n = 0; n < states && steps < kChunk; ++n) std::fill_n(bt + n * stride, kChunk, 0.0f);
-  TransposeInto(b, a.b.stride, steps, states, bt, stride);
-  if (tables.ct.rows != 0) {
-    float* ct = tables.ct.Row(block * states);
-    TransposeInto(c, a.c.stride, steps, states, ct, stride);
-  }
-  // Columns up to the tile that holds the diagonal.
-  SmallProduct(steps, steps, LeftSide{c, a.c.stride, 1}, bt, stride, tables.cb.Row(block * kChunk),
+  const bool backward = tables.ct.rows != 0;
+  const LeftSide b{a.b.Row(begin) + group * states, a.b.stride, 1};
+  const LeftSide c{a.c.Row(begin) + group * states, a.c.stride, 1};
+  const auto transpose = [&](const LeftSide& from, const core::Mat<float>& to) HWY_ATTR {
+    float* rows = to.Row(block * states);
+    for (size_t n = 0; n < states && steps < kChunk; ++n) {
+      std::fill_n(rows + n * to.stride, kChunk, 0.0f);
+    }
+    TransposeInto(from.data, from.row, steps, states, rows, to.stride);
+    return rows;
+  };
+  const float* right = transpose(b, tables.bt);
+  if (backward) right = transpose(c, tables.ct);
+  // Up to the tile that holds the diagonal, or from it on.
+  SmallProduct(steps, steps, backward ? b : c, right, kChunk, tables.cb.Row(block * kChunk),
                tables.cb.stride, nullptr, [&](size_t i, size_t j) HWY_ATTR {
-                 return std::pair(size_t{0}, j < i + kProductRows ? states : 0);
+                 const bool near = backward ? j + kProductCols > i : j < i + kProductRows;
+                 return std::pair(size_t{0}, near ? states : 0);
                });
 }
 
@@ -117,6 +122,21 @@ HWY_INLINE void FillDecayMatrix(const HeadChunk& chunk, float* decays) {
           row + j);
     }
     std::fill(row + i + 1, row + kChunk, 0.0f);
+  }
+}
+
+// Its transpose: rows j < steps: decays[j, i] = exp(s_i - s_j) for i >= j, 0 for i < j.
+HWY_INLINE void FillDecaysForward(const HeadChunk& chunk, float* decays) {
+  const DF d;
+  for (size_t j = 0; j < chunk.steps; ++j) {
+    float* row = decays + j * kChunk;
+    const VF s = hn::Set(d, chunk.sum[j]), s_lo = hn::Set(d, chunk.sum_lo[j]);
+    for (size_t i = j / hn::Lanes(d) * hn::Lanes(d); i < kChunk; i += hn::Lanes(d)) {
+      hn::StoreU(
+          DecayBetween(d, hn::Load(d, chunk.sum + i), hn::Load(d, chunk.sum_lo + i), s, s_lo), d,
+          row + i);
+    }
+    std::fill(row, row + j, 0.0f);
   }
 }
 

@@ -28,7 +28,7 @@ struct ChunkTables {
   core::Mat<float> sum_lo;  // [H, L]: what s's float lacks
   core::Mat<float> bt;      // [chunks G N, Q]: b transposed
   core::Mat<float> ct;      // [chunks G N, Q]: c transposed; backward only
-  core::Mat<float> cb;      // [chunks G Q, Q]: row i, column j: c_i . b_j
+  core::Mat<float> cb;      // [chunks G Q, Q]: row i, column j: c_i . b_j; backward b_i . c_j
 
   static ChunkTables Carve(core::Arena& arena, size_t steps, size_t heads, size_t groups,
                            size_t states, bool backward) {

@@ -78,6 +78,7 @@ struct SsdScanGradArgs {
   core::Vec<float> scratch = {};   // SsdScanGradScratch floats
 };
 
+inline constexpr size_t kMaxGradWidth = 256;  // P, and N <= kMaxChunkedStates
 size_t SsdScanGradScratch(size_t steps, size_t heads, size_t width, size_t groups, size_t states);
 void SsdScanGrad(core::Exec& exec, const SsdScanGradArgs& args) noexcept;
 

@@ -75,5 +75,46 @@ BENCHMARK(BM_SsdScanChunked)
     ->ArgsProduct({{64, 256}, {1, 2}})
     ->UseRealTime();
 
+// Its gradient: of Mamba-2-130M's layer, and of a layer with 8 heads and 64 states.
+void BM_SsdScanGrad(benchmark::State& state) {
+  const size_t l = 256, h = state.range(0), p = 64, n = state.range(1);
+  core::ThreadPool pool(state.range(2));
+  core::Exec exec{pool};
+  Operands o(l, h, p, n);
+  const auto dy = BenchValues(l * h * p);
+  std::vector<float> scratch(SsdScanGradScratch(l, h, p, 1, n)), dx(l * h * p), db(l * n),
+      dc(l * n);
+  std::vector<float> ddt(l * h), ddt_bias(h), da(h), dd_skip(h * p), dstate(h * n * p);
+  const SsdScanArgs& f = o.Next();
+  const SsdScanGradArgs args{.x = f.x,
+                             .b = f.b,
+                             .c = f.c,
+                             .dt = f.dt,
+                             .dt_bias = f.dt_bias,
+                             .a = f.a,
+                             .d_skip = f.d_skip,
+                             .dt_max = f.dt_max,
+                             .state = f.state,
+                             .dy = {dy.data(), l, h * p, h * p},
+                             .dstate = {dstate.data(), h * n, p, p},
+                             .dx = {dx.data(), l, h * p, h * p},
+                             .db = {db.data(), l, n, n},
+                             .dc = {dc.data(), l, n, n},
+                             .ddt = {ddt.data(), l, h, h},
+                             .ddt_bias = {ddt_bias.data(), h},
+                             .da = {da.data(), h},
+                             .dd_skip = {dd_skip.data(), h * p},
+                             .scratch = {scratch.data(), scratch.size()}};
+  for (auto _ : state) SsdScanGrad(exec, args);
+  SetWork(state, 4.0 * l * h * p, 10.0 * l * h * n * p);
+}
+BENCHMARK(BM_SsdScanGrad)
+    ->ArgNames({"H", "N", "threads"})
+    ->Args({24, 128, 1})
+    ->Args({24, 128, 2})
+    ->Args({8, 64, 1})
+    ->Args({8, 64, 2})
+    ->UseRealTime();
+
 }  // namespace
 }  // namespace hognose::kernels

@@ -9,9 +9,8 @@
 // Scratch    none. Threads: rows. Same bits for any L and thread count.
 // Errors     none; the caller checks the targets. Shapes are checked by HOGNOSE_DCHECK.
 // Accuracy   the sum: exp to 2^-22, blocks of 256 added in f32 by lanes, blocks in f64: at most
-//            (256 / lanes / 2 + 8) eps. That is the absolute error of the loss (with eps / 2 max|x|
-//            of the target's logit as it is given), and with (max - x) / 2 eps more for the
-//            difference from the maximum the relative one of each probability.
+//            (256 / lanes / 2 + 8) eps. That is the absolute error of the loss, and, with
+//            (max - x) / 2 eps for the argument of exp, the relative one of each probability.
 // Cost       two reads of a row for the loss, two writes more for the gradient; one exp per logit.
 // Source     textbook; the maximum is taken out first. Oracle: CrossEntropyRef.
 #pragma once

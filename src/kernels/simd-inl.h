@@ -182,6 +182,19 @@ HWY_INLINE VF Exp2NonPositive(DF d, VF x) {
 // x / (1 + exp(-x)).
 HWY_INLINE VF Silu(DF d, VF x) { return hn::Div(x, hn::Add(hn::Set(d, 1.0f), Exp(d, hn::Neg(x)))); }
 
+// Silu(x), the same bits, and its derivative s + Silu(x) (1 - s), s = 1 / (1 + exp(-x)). 1 - s is
+// exp(-x) s, which keeps its digits where s rounds to 1; where exp(-x) overflows both are 0.
+HWY_INLINE VF SiluAndSlope(DF d, VF x, VF* slope) {
+  const VF e = Exp(d, hn::Neg(x));
+  const VF one = hn::Set(d, 1.0f);
+  const VF denominator = hn::Add(one, e);
+  const VF s = hn::Div(one, denominator);
+  const VF silu = hn::Div(x, denominator);
+  const VF rest = hn::Mul(hn::Min(e, hn::Set(d, 3e38f)), s);
+  *slope = hn::MulAdd(silu, rest, s);
+  return silu;
+}
+
 // log(1 + exp(x)); x itself above 20, as the reference has it.
 HWY_INLINE VF Softplus(DF d, VF x) {
   const VF log = hn::Log1p(d, Exp(d, hn::Min(x, hn::Set(d, 20.0f))));

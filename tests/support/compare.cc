@@ -40,6 +40,18 @@ namespace {
          << ": error over scale " << worst << ", allowed " << tolerance;
 }
 
+::testing::AssertionResult Within(std::span<const float> got, std::span<const float> want,
+                                  double bound) {
+  if (auto ok = Comparable(got, want); !ok) return ok;
+  for (size_t i = 0; i < want.size(); ++i) {
+    // Written so that a NaN on either side fails.
+    if (std::abs(static_cast<double>(got[i]) - want[i]) <= bound) continue;
+    return ::testing::AssertionFailure() << "at " << i << ": got " << got[i] << ", want " << want[i]
+                                         << ": error " << got[i] - want[i] << ", allowed " << bound;
+  }
+  return ::testing::AssertionSuccess();
+}
+
 ::testing::AssertionResult SameBits(std::span<const float> got, std::span<const float> want) {
   if (auto ok = Comparable(got, want); !ok) return ok;
   for (size_t i = 0; i < want.size(); ++i) {

@@ -18,6 +18,11 @@ namespace hognose::testing {
 ::testing::AssertionResult CloseToScale(std::span<const float> got, std::span<const float> want,
                                         double tolerance);
 
+// Passes when every |got - want| <= bound. For results that cancel, whose own scale says nothing
+// about the error; the caller writes the bound with its derivation.
+::testing::AssertionResult Within(std::span<const float> got, std::span<const float> want,
+                                  double bound);
+
 // Passes when all bits are equal.
 ::testing::AssertionResult SameBits(std::span<const float> got, std::span<const float> want);
 

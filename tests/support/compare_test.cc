@@ -36,6 +36,21 @@ TEST(CloseToScale, RefusesPlantedErrors) {
   EXPECT_FALSE(CloseToScale(std::vector<float>(4), std::vector<float>(4), 1.0)) << "all zero";
 }
 
+TEST(Within, TakesWhatTheBoundAllowsAndNothingElse) {
+  auto got = kWant;
+  got[0] += 0.5f;
+  EXPECT_TRUE(Within(got, kWant, 0.5));
+  EXPECT_FALSE(Within(got, kWant, 0.4));
+  for (const float bad :
+       {std::numeric_limits<float>::quiet_NaN(), std::numeric_limits<float>::infinity()}) {
+    got[3] = bad;
+    EXPECT_FALSE(Within(got, kWant, 1e30));
+    EXPECT_FALSE(Within(kWant, got, 1e30));
+  }
+  EXPECT_FALSE(Within(kWant, kWant, 1.0)) << "the same memory";
+  EXPECT_FALSE(Within({}, {}, 1.0)) << "nothing compared";
+}
+
 TEST(SameBits, SeesTheSignOfZero) {
   EXPECT_TRUE(SameBits(std::vector<float>{0.0f}, std::vector<float>{0.0f}));
   EXPECT_FALSE(SameBits(std::vector<float>{-0.0f}, std::vector<float>{0.0f}));

@@ -25,7 +25,8 @@ function(hognose_test name)
   set_tests_properties(${name} PROPERTIES LABELS ${ARG_LABEL} TIMEOUT 1200)
 endfunction()
 
-# hognose_kernel(NAME): src/kernels/NAME/NAME{.h,.cc,_test.cc,_bench.cc}. A missing one is an error.
+# hognose_kernel(NAME [SOURCES ...] [TEST_SOURCES ...]): src/kernels/NAME/NAME{.h,.cc,_test.cc,
+# _bench.cc}, of which a missing one is an error, and more files, paths from src/kernels.
 function(hognose_kernel name)
   set(dir ${CMAKE_CURRENT_SOURCE_DIR}/${name})
   foreach(file ${name}.h ${name}.cc ${name}_test.cc ${name}_bench.cc)
@@ -33,12 +34,13 @@ function(hognose_kernel name)
       message(FATAL_ERROR "kernel ${name}: ${dir}/${file} is missing")
     endif()
   endforeach()
-  cmake_parse_arguments(ARG "" "" "SOURCES" ${ARGN})
+  cmake_parse_arguments(ARG "" "" "SOURCES;TEST_SOURCES" ${ARGN})
   target_sources(hognose_kernels PRIVATE ${dir}/${name}.cc)
   foreach(source ${ARG_SOURCES})
     target_sources(hognose_kernels PRIVATE ${CMAKE_CURRENT_SOURCE_DIR}/${source})
   endforeach()
-  hognose_test(${name}_test SOURCES ${dir}/${name}_test.cc DEPS hognose_kernels hognose_test_support)
+  hognose_test(${name}_test SOURCES ${dir}/${name}_test.cc ${ARG_TEST_SOURCES}
+               DEPS hognose_kernels hognose_test_support)
   if(HOGNOSE_BENCH)
     add_executable(${name}_bench ${dir}/${name}_bench.cc)
     target_link_libraries(${name}_bench PRIVATE hognose_kernels benchmark::benchmark_main)

@@ -45,34 +45,37 @@ constexpr size_t kVecs = 2;
 constexpr size_t kPair = 2;
 constexpr size_t kMaxLanes = HWY_MAX_BYTES / sizeof(float);
 
-// kVecs vectors of channels from e on.
+// The channels of a task, and how their vectors are read and written: those from channel e on.
 struct Channels {
   const SelectiveScanGradArgs& args;
-  size_t e;
-  size_t count[kVecs];  // channels of each vector that exist
+  size_t begin, end;
 
-  VF LoadFrom(const float* row, size_t v) const {
-    return LoadN(DF(), row + e + v * hn::Lanes(DF()), count[v]);
+  size_t Count(size_t e) const { return std::min(hn::Lanes(DF()), end - std::min(end, e)); }
+  VF LoadFrom(const float* row, size_t e) const { return LoadN(DF(), row + e, Count(e)); }
+  void StoreTo(VF value, float* row, size_t e) const { StoreN(DF(), value, row + e, Count(e)); }
+  void AddTo(VF value, float* row, size_t e) const {
+    StoreTo(hn::Add(LoadFrom(row, e), value), row, e);
   }
-  void StoreTo(VF value, float* row, size_t v) const {
-    StoreN(DF(), value, row + e + v * hn::Lanes(DF()), count[v]);
+  // The end of the last kVecs vectors, where the values of a block are zero from `end` on.
+  size_t PaddedEnd() const {
+    const size_t width = kVecs * hn::Lanes(DF());
+    return begin + Ceil(end - begin, width) * width;
   }
-  void AddTo(VF value, float* row, size_t v) const {
-    StoreTo(hn::Add(LoadFrom(row, v), value), row, v);
-  }
-  // The states before block `block` of time: [N, kVecs vectors].
-  float* Edge(size_t block) const {
+  // The states before block `block` of time, channels [e, e + kVecs vectors): [N, kVecs vectors].
+  float* Edge(size_t block, size_t e) const {
     const size_t n = args.b.cols, blocks = Ceil(args.x.rows, kSteps);
     return args.scratch.data + (e * blocks + block * kVecs * hn::Lanes(DF())) * n;
   }
 };
 
-// One block of time: what all states share, [steps, kVecs vectors].
+// One block of time: what all states share. Read and written for all channels of the task in a row,
+// as short pieces of rows that lie far apart are slow to come.
 struct Block {
-  using Values = float[kSteps][kVecs * kMaxLanes];
+  using Values = float[kSteps][kChannels];
   size_t t0, steps;
   HWY_ALIGN Values dt, dtx, dy, sigmoid;  // dy: before the gate; sigmoid: of z
   HWY_ALIGN Values y, s, w;               // sums over the states so far
+  HWY_ALIGN float dskip[kChannels];       // sum over all blocks so far
 };
 
 // Two states in a block of time: h[t] before step t, and the decay of step t.
@@ -81,7 +84,7 @@ struct Kept {
   HWY_ALIGN float decay[kSteps][kPair * kVecs * kMaxLanes];
 };
 
-VF Sigmoid(VF x) {
+HWY_INLINE VF Sigmoid(VF x) {
   const DF d;
   const VF one = hn::Set(d, 1.0f);
   return hn::Div(one, hn::Add(one, Exp(d, hn::Neg(x))));
@@ -90,58 +93,61 @@ VF Sigmoid(VF x) {
 // softplus is computed once: the result's memory, ddt, keeps it until the way back.
 void LoadBlock(const Channels& ch, size_t block, bool softplus_known, Block& k) {
   const DF d;
-  const size_t lanes = hn::Lanes(d);
   const SelectiveScanGradArgs& a = ch.args;
   k.t0 = block * kSteps;
   k.steps = std::min(kSteps, a.x.rows - k.t0);
   for (size_t t = 0; t < k.steps; ++t) {
-    for (size_t v = 0; v < kVecs; ++v) {
-      float* ddt = a.ddt.Row(k.t0 + t);
-      const VF dt =
-          softplus_known ? ch.LoadFrom(ddt, v) : Softplus(d, ch.LoadFrom(a.dt.Row(k.t0 + t), v));
-      if (!softplus_known) ch.StoreTo(dt, ddt, v);
-      hn::Store(dt, d, k.dt[t] + v * lanes);
-      hn::Store(hn::Mul(dt, ch.LoadFrom(a.x.Row(k.t0 + t), v)), d, k.dtx[t] + v * lanes);
+    const float* raw = a.dt.Row(k.t0 + t);
+    const float* x = a.x.Row(k.t0 + t);
+    float* ddt = a.ddt.Row(k.t0 + t);
+    for (size_t e = ch.begin; e < ch.PaddedEnd(); e += hn::Lanes(d)) {
+      const VF dt = softplus_known ? ch.LoadFrom(ddt, e) : Softplus(d, ch.LoadFrom(raw, e));
+      if (!softplus_known) ch.StoreTo(dt, ddt, e);
+      hn::Store(dt, d, k.dt[t] + e - ch.begin);
+      hn::Store(hn::Mul(dt, ch.LoadFrom(x, e)), d, k.dtx[t] + e - ch.begin);
     }
   }
 }
 
 void LoadGate(const Channels& ch, Block& k) {
   const DF d;
-  const size_t lanes = hn::Lanes(d);
   for (size_t t = 0; t < k.steps; ++t) {
-    for (size_t v = 0; v < kVecs; ++v) {
-      const VF z = ch.LoadFrom(ch.args.z.Row(k.t0 + t), v);
+    const float* z_row = ch.args.z.Row(k.t0 + t);
+    const float* dy_row = ch.args.dy.Row(k.t0 + t);
+    for (size_t e = ch.begin; e < ch.PaddedEnd(); e += hn::Lanes(d)) {
+      const size_t i = e - ch.begin;
+      const VF z = ch.LoadFrom(z_row, e);
       const VF sigmoid = Sigmoid(z);
-      const VF dy = hn::Mul(ch.LoadFrom(ch.args.dy.Row(k.t0 + t), v), hn::Mul(z, sigmoid));
-      hn::Store(sigmoid, d, k.sigmoid[t] + v * lanes);
-      hn::Store(dy, d, k.dy[t] + v * lanes);
-      for (float* sum : {k.y[t], k.s[t], k.w[t]}) hn::Store(hn::Zero(d), d, sum + v * lanes);
+      hn::Store(sigmoid, d, k.sigmoid[t] + i);
+      hn::Store(hn::Mul(ch.LoadFrom(dy_row, e), hn::Mul(z, sigmoid)), d, k.dy[t] + i);
+      for (float* sum : {k.y[t], k.s[t], k.w[t]}) hn::Store(hn::Zero(d), d, sum + i);
     }
   }
 }
 
-// States [n, n + kN) through the block, from `from`. With kKeep all of them are stored in `kept`
-// and added to y; without it only the last, in `to`.
+// States [n, n + kN) of kVecs vectors of channels from e on through the block, from `from`. With
+// kKeep all of them are stored in `kept` and added to y; without it only the last, in `to`.
 template <size_t kN, bool kKeep>
-void Advance(const Channels& ch, size_t n, const float* from, Block& k, Kept* kept, float* to) {
+void Advance(const Channels& ch, size_t e, size_t n, const float* from, Block& k, Kept* kept,
+             float* to) {
   const DF d;
-  const size_t lanes = hn::Lanes(d);
+  const size_t lanes = hn::Lanes(d), column = e - ch.begin;
   VF h[kN][kVecs], rate[kN][kVecs];
   for (size_t i = 0; i < kN; ++i) {
     for (size_t v = 0; v < kVecs; ++v) {
       h[i][v] = hn::LoadU(d, from + (i * kVecs + v) * lanes);
       if (kKeep) hn::Store(h[i][v], d, kept->h[0] + (i * kVecs + v) * lanes);
-      rate[i][v] = hn::Mul(ch.LoadFrom(ch.args.a.Row(n + i), v), hn::Set(d, 1.44269504088896341f));
+      rate[i][v] = hn::Mul(ch.LoadFrom(ch.args.a.Row(n + i), e + v * lanes),
+                           hn::Set(d, 1.44269504088896341f));
     }
   }
   for (size_t t = 0; t < k.steps; ++t) {
     const float* b = ch.args.b.Row(k.t0 + t) + n;
     const float* c = ch.args.c.Row(k.t0 + t) + n;
     for (size_t v = 0; v < kVecs; ++v) {
-      const VF dt = hn::Load(d, k.dt[t] + v * lanes);
-      const VF dtx = hn::Load(d, k.dtx[t] + v * lanes);
-      VF y = kKeep ? hn::Load(d, k.y[t] + v * lanes) : hn::Zero(d);
+      const VF dt = hn::Load(d, k.dt[t] + column + v * lanes);
+      const VF dtx = hn::Load(d, k.dtx[t] + column + v * lanes);
+      VF y = kKeep ? hn::Load(d, k.y[t] + column + v * lanes) : hn::Zero(d);
       for (size_t i = 0; i < kN; ++i) {
         const VF decay = Exp2NonPositive(d, hn::Mul(dt, rate[i][v]));
         h[i][v] = hn::MulAdd(decay, h[i][v], hn::Mul(dtx, hn::Set(d, b[i])));
@@ -151,7 +157,7 @@ void Advance(const Channels& ch, size_t n, const float* from, Block& k, Kept* ke
           y = hn::MulAdd(hn::Set(d, c[i]), h[i][v], y);
         }
       }
-      if (kKeep) hn::Store(y, d, k.y[t] + v * lanes);
+      if (kKeep) hn::Store(y, d, k.y[t] + column + v * lanes);
     }
   }
   if (kKeep) return;
@@ -162,15 +168,15 @@ void Advance(const Channels& ch, size_t n, const float* from, Block& k, Kept* ke
 
 // The gradient of states [n, n + kN) back through the block. slot: the task's rows of dc and db.
 template <size_t kN>
-void SweepBack(const Channels& ch, size_t n, const Kept& kept, Block& k, float* slot) {
+void SweepBack(const Channels& ch, size_t e, size_t n, const Kept& kept, Block& k, float* slot) {
   const DF d;
-  const size_t lanes = hn::Lanes(d);
+  const size_t lanes = hn::Lanes(d), column = e - ch.begin;
   const SelectiveScanGradArgs& args = ch.args;
   VF g[kN][kVecs], a[kN][kVecs], da[kN][kVecs], h[kN][kVecs];
   for (size_t i = 0; i < kN; ++i) {
     for (size_t v = 0; v < kVecs; ++v) {
-      g[i][v] = ch.LoadFrom(args.dstate.Row(n + i), v);
-      a[i][v] = ch.LoadFrom(args.a.Row(n + i), v);
+      g[i][v] = ch.LoadFrom(args.dstate.Row(n + i), e + v * lanes);
+      a[i][v] = ch.LoadFrom(args.a.Row(n + i), e + v * lanes);
       h[i][v] = hn::Load(d, kept.h[k.steps] + (i * kVecs + v) * lanes);
       da[i][v] = hn::Zero(d);
     }
@@ -180,11 +186,11 @@ void SweepBack(const Channels& ch, size_t n, const Kept& kept, Block& k, float* 
     const float* c = args.c.Row(k.t0 + t) + n;
     VF sums[2 * kPair] = {hn::Zero(d), hn::Zero(d), hn::Zero(d), hn::Zero(d)};  // dc, dc, db, db
     for (size_t v = 0; v < kVecs; ++v) {
-      const VF dt = hn::Load(d, k.dt[t] + v * lanes);
-      const VF dtx = hn::Load(d, k.dtx[t] + v * lanes);
-      const VF dy = hn::Load(d, k.dy[t] + v * lanes);
-      VF s = hn::Load(d, k.s[t] + v * lanes);
-      VF w = hn::Load(d, k.w[t] + v * lanes);
+      const VF dt = hn::Load(d, k.dt[t] + column + v * lanes);
+      const VF dtx = hn::Load(d, k.dtx[t] + column + v * lanes);
+      const VF dy = hn::Load(d, k.dy[t] + column + v * lanes);
+      VF s = hn::Load(d, k.s[t] + column + v * lanes);
+      VF w = hn::Load(d, k.w[t] + column + v * lanes);
       for (size_t i = 0; i < kN; ++i) {
         const VF before = hn::Load(d, kept.h[t] + (i * kVecs + v) * lanes);
         g[i][v] = hn::MulAdd(dy, hn::Set(d, c[i]), g[i][v]);
@@ -198,8 +204,8 @@ void SweepBack(const Channels& ch, size_t n, const Kept& kept, Block& k, float* 
         da[i][v] = hn::MulAdd(gq, dt, da[i][v]);
         h[i][v] = before;
       }
-      hn::Store(s, d, k.s[t] + v * lanes);
-      hn::Store(w, d, k.w[t] + v * lanes);
+      hn::Store(s, d, k.s[t] + column + v * lanes);
+      hn::Store(w, d, k.w[t] + column + v * lanes);
     }
     HWY_ALIGN float total[2 * kPair];
     SumLanes4(d, sums[0], sums[1], sums[2], sums[3], total);
@@ -208,88 +214,96 @@ void SweepBack(const Channels& ch, size_t n, const Kept& kept, Block& k, float* 
   }
   for (size_t i = 0; i < kN; ++i) {
     for (size_t v = 0; v < kVecs; ++v) {
-      ch.StoreTo(g[i][v], args.dstate.Row(n + i), v);
-      if (args.da.data != nullptr) ch.AddTo(da[i][v], args.da.Row(n + i), v);
+      ch.StoreTo(g[i][v], args.dstate.Row(n + i), e + v * lanes);
+      if (args.da.data != nullptr) ch.AddTo(da[i][v], args.da.Row(n + i), e + v * lanes);
     }
   }
 }
 
 // What is left of a block when all states have been through it.
-void FinishBlock(const Channels& ch, const Block& k) {
+void FinishBlock(const Channels& ch, Block& k) {
   const DF d;
-  const size_t lanes = hn::Lanes(d);
   const SelectiveScanGradArgs& a = ch.args;
   const VF one = hn::Set(d, 1.0f);
-  for (size_t v = 0; v < kVecs; ++v) {
-    const VF skip = ch.LoadFrom(a.d_skip.data, v);
-    VF dskip = hn::Zero(d);
-    for (size_t t = 0; t < k.steps; ++t) {
-      const size_t row = k.t0 + t;
-      const VF dy = hn::Load(d, k.dy[t] + v * lanes);
-      const VF s = hn::Load(d, k.s[t] + v * lanes);
-      const VF x = ch.LoadFrom(a.x.Row(row), v);
-      dskip = hn::MulAdd(dy, x, dskip);
-      const VF dx = hn::MulAdd(hn::Load(d, k.dt[t] + v * lanes), s, hn::Mul(skip, dy));
-      ch.StoreTo(dx, a.dx.Row(row), v);
-      const VF raw = ch.LoadFrom(a.dt.Row(row), v);
+  for (size_t t = 0; t < k.steps; ++t) {
+    const size_t row = k.t0 + t;
+    for (size_t e = ch.begin; e < ch.end; e += hn::Lanes(d)) {
+      const size_t i = e - ch.begin;
+      const VF skip = ch.LoadFrom(a.d_skip.data, e);
+      const VF gy = hn::Load(d, k.dy[t] + i), s = hn::Load(d, k.s[t] + i);
+      const VF x = ch.LoadFrom(a.x.Row(row), e);
+      hn::Store(hn::MulAdd(gy, x, hn::Load(d, k.dskip + i)), d, k.dskip + i);
+      ch.StoreTo(hn::MulAdd(hn::Load(d, k.dt[t] + i), s, hn::Mul(skip, gy)), a.dx.Row(row), e);
+      const VF raw = ch.LoadFrom(a.dt.Row(row), e);
       const VF slope = hn::IfThenElse(hn::Gt(raw, hn::Set(d, 20.0f)), one, Sigmoid(raw));
-      const VF ddt = hn::MulAdd(x, s, hn::Load(d, k.w[t] + v * lanes));
-      ch.StoreTo(hn::Mul(ddt, slope), a.ddt.Row(row), v);
+      const VF ddt = hn::MulAdd(x, s, hn::Load(d, k.w[t] + i));
+      ch.StoreTo(hn::Mul(ddt, slope), a.ddt.Row(row), e);
       // silu' = sigmoid (1 + z (1 - sigmoid)).
-      const VF sigmoid = hn::Load(d, k.sigmoid[t] + v * lanes);
-      const VF z = ch.LoadFrom(a.z.Row(row), v);
+      const VF sigmoid = hn::Load(d, k.sigmoid[t] + i);
+      const VF z = ch.LoadFrom(a.z.Row(row), e);
       const VF gate = hn::Mul(sigmoid, hn::MulAdd(z, hn::Sub(one, sigmoid), one));
-      const VF y = hn::MulAdd(skip, x, hn::Load(d, k.y[t] + v * lanes));
-      ch.StoreTo(hn::Mul(hn::Mul(ch.LoadFrom(a.dy.Row(row), v), gate), y), a.dz.Row(row), v);
+      const VF y = hn::MulAdd(skip, x, hn::Load(d, k.y[t] + i));
+      ch.StoreTo(hn::Mul(hn::Mul(ch.LoadFrom(a.dy.Row(row), e), gate), y), a.dz.Row(row), e);
     }
-    if (a.dd_skip.data != nullptr) ch.AddTo(dskip, a.dd_skip.data, v);
   }
 }
 
 // All states from the edge before block to the edge before the next one.
 void AdvanceEdge(const Channels& ch, size_t block, Block& k) {
   const size_t states = ch.args.b.cols, width = kVecs * hn::Lanes(DF());
-  const float* from = ch.Edge(block);
-  float* to = ch.Edge(block + 1);
   LoadBlock(ch, block, false, k);
-  size_t n = 0;
-  for (; n + kPair <= states; n += kPair) {
-    Advance<kPair, false>(ch, n, from + n * width, k, nullptr, to + n * width);
+  for (size_t e = ch.begin; e < ch.end; e += width) {
+    const float* from = ch.Edge(block, e);
+    float* to = ch.Edge(block + 1, e);
+    size_t n = 0;
+    for (; n + kPair <= states; n += kPair) {
+      Advance<kPair, false>(ch, e, n, from + n * width, k, nullptr, to + n * width);
+    }
+    if (n < states) Advance<1, false>(ch, e, n, from + n * width, k, nullptr, to + n * width);
   }
-  if (n < states) Advance<1, false>(ch, n, from + n * width, k, nullptr, to + n * width);
+}
+
+void GradBlock(const Channels& ch, size_t block, Block& k, float* slot) {
+  const size_t states = ch.args.b.cols, width = kVecs * hn::Lanes(DF());
+  Kept kept;
+  LoadGate(ch, k);
+  for (size_t e = ch.begin; e < ch.end; e += width) {
+    const float* edge = ch.Edge(block, e);
+    size_t n = 0;
+    for (; n + kPair <= states; n += kPair) {
+      Advance<kPair, true>(ch, e, n, edge + n * width, k, &kept, nullptr);
+      SweepBack<kPair>(ch, e, n, kept, k, slot);
+    }
+    if (n < states) {
+      Advance<1, true>(ch, e, n, edge + n * width, k, &kept, nullptr);
+      SweepBack<1>(ch, e, n, kept, k, slot);
+    }
+  }
+  FinishBlock(ch, k);
 }
 
 void GradChannels(const SelectiveScanGradArgs& a, size_t begin, size_t end, float* slot) {
   const DF d;
   const size_t lanes = hn::Lanes(d), width = kVecs * lanes;
   const size_t states = a.b.cols, blocks = Ceil(a.x.rows, kSteps);
+  const Channels ch = {a, begin, end};
   std::fill_n(slot, a.x.rows * SlotColumns(states), 0.0f);
   Block k;
-  Kept kept;
-  for (size_t e = begin; e < end; e += width) {
-    const Channels ch = {
-        a, e, {std::min(lanes, end - e), std::min(lanes, end - std::min(end, e + lanes))}};
+  std::fill_n(k.dskip, kChannels, 0.0f);
+  for (size_t e = begin; e < ch.PaddedEnd(); e += lanes) {
+    float* edge = ch.Edge(0, begin + (e - begin) / width * width) + (e - begin) % width;
     for (size_t n = 0; n < states; ++n) {
-      for (size_t v = 0; v < kVecs; ++v) {
-        hn::StoreU(ch.LoadFrom(a.state.Row(n), v), d, ch.Edge(0) + n * width + v * lanes);
-      }
+      hn::StoreU(ch.LoadFrom(a.state.Row(n), e), d, edge + n * width);
     }
-    for (size_t block = 0; block + 1 < blocks; ++block) AdvanceEdge(ch, block, k);
-    for (size_t block = blocks; block-- > 0;) {
-      LoadBlock(ch, block, block + 1 < blocks, k);
-      LoadGate(ch, k);
-      const float* edge = ch.Edge(block);
-      size_t n = 0;
-      for (; n + kPair <= states; n += kPair) {
-        Advance<kPair, true>(ch, n, edge + n * width, k, &kept, nullptr);
-        SweepBack<kPair>(ch, n, kept, k, slot);
-      }
-      if (n < states) {
-        Advance<1, true>(ch, n, edge + n * width, k, &kept, nullptr);
-        SweepBack<1>(ch, n, kept, k, slot);
-      }
-      FinishBlock(ch, k);
-    }
+  }
+  for (size_t block = 0; block + 1 < blocks; ++block) AdvanceEdge(ch, block, k);
+  for (size_t block = blocks; block-- > 0;) {
+    LoadBlock(ch, block, block + 1 < blocks, k);
+    GradBlock(ch, block, k, slot);
+  }
+  if (a.dd_skip.data == nullptr) return;
+  for (size_t e = begin; e < end; e += lanes) {
+    ch.AddTo(hn::Load(d, k.dskip + e - begin), a.dd_skip.data, e);
   }
 }
 

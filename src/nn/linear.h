@@ -8,6 +8,7 @@
 #include "core/exec.h"
 #include "core/tensor.h"
 #include "kernels/linear/linear.h"
+#include "nn/gradient.h"
 #include "nn/profile.h"
 
 namespace hognose::nn {
@@ -25,26 +26,25 @@ struct Context {
 };
 
 struct Linear {
-  codecs::WeightMatrix w;       // [M, K]
-  core::Vec<const float> bias;  // [M] or empty
+  codecs::WeightMatrix w = {};       // [M, K]
+  core::Vec<const float> bias = {};  // [M] or empty
+  // Where a backward pass adds the gradients of w and bias; empty: not wanted.
+  core::Vec<float> dw = {};     // [M K]
+  core::Vec<float> dbias = {};  // [M]
 
   size_t rows() const { return w.rows; }
   size_t cols() const { return w.cols; }
 
   // y [L, M] = x [L, K] w^T + bias; with `accumulate` it is added to y.
   void Forward(Context& ctx, Group group, core::Mat<const float> x, core::Mat<float> y,
-               bool accumulate = false) const {
-    const Timed timed(ctx.profile, group,
-                      {.weight_bytes = static_cast<double>(w.bytes()),
-                       .operations = 2.0 * static_cast<double>(x.rows * w.rows * w.cols)});
-    kernels::Linear(ctx.exec, {.x = x,
-                               .w = w,
-                               .bias = bias,
-                               .y = y,
-                               .accumulate = accumulate,
-                               .activations = kernels::PickActivations(w, ctx.exact),
-                               .scratch = ctx.x_scratch});
-  }
+               bool accumulate = false) const;
+  // dx [L, K] = dy [L, M] w; with `accumulate` it is added to dx.
+  void InputGradient(GradContext& g, core::Mat<const float> dy, core::Mat<float> dx,
+                     bool accumulate = false) const;
+  // Adds dy^T x to dw and the sum of dy's rows to dbias, as far as they are wanted.
+  void WeightGradient(GradContext& g, core::Mat<const float> x, core::Mat<const float> dy) const;
+  // Floats of GradContext::products that both need for L rows.
+  size_t GradientScratch(size_t row_count) const;
 };
 
 }  // namespace hognose::nn

@@ -16,6 +16,14 @@ struct MambaWeights {
   core::Vec<const float> conv_bias;  // [E] or empty
   core::Mat<const float> a;          // [N, E], negative
   core::Vec<const float> d_skip;     // [E]
+
+  // Where a backward pass adds gradients, in the checkpoint's layout; empty: not wanted.
+  struct Gradients {
+    core::Vec<float> conv_w;     // [E, K]
+    core::Vec<float> conv_bias;  // [E]
+    core::Vec<float> a_log;      // [E, N]: of log(-a)
+    core::Vec<float> d_skip;     // [E]
+  } d;
 };
 
 class MambaMixer : public Mixer {
@@ -29,15 +37,33 @@ class MambaMixer : public Mixer {
   void Forward(Context& ctx, core::Mat<const float> u, std::span<const Segment> segments,
                core::Mat<float> h) const override;
 
+  void MeasureKept(core::Arena& arena, size_t rows) const override { Carve(arena, rows); }
+  void MeasureTraining(core::Arena& arena, size_t rows) const override;
+  size_t GradientScratch(size_t rows) const override;
+  void ForwardKeeping(GradContext& g, core::Arena& kept, core::Mat<const float> u,
+                      std::span<const TrainSegment> segments, core::Mat<float> h) const override;
+  void Backward(GradContext& g, core::Arena& kept, core::Mat<const float> u,
+                std::span<const TrainSegment> segments, core::Mat<const float> dh,
+                core::Mat<float> du) const override;
+
  private:
   struct Buffers {
     core::Mat<float> xz;     // [L, 2 E]
     core::Mat<float> x;      // [L, E] after the convolution
-    core::Mat<float> dt_bc;  // [L, R + 2 N]
+    core::Mat<float> dt_bc;  // [L, R + 2 N]; with norm_dt_b_c after the norms
+    core::Mat<float> raw;    // the same before the norms; only where it is kept
     core::Mat<float> dt;     // [L, E]
     core::Mat<float> y;      // [L, E]
   };
+  struct TrainBuffers;
   Buffers Carve(core::Arena& arena, size_t rows) const;
+  TrainBuffers CarveTraining(core::Arena& arena, size_t rows) const;
+  void NormParts(GradContext& g, const Buffers& buf) const;
+  void ScanBackward(GradContext& g, const Buffers& kept, const TrainBuffers& buf,
+                    const TrainSegment& segment) const;
+  void ConvBackward(GradContext& g, const Buffers& kept, const TrainBuffers& buf,
+                    const TrainSegment& segment) const;
+  void NormBackward(GradContext& g, const Buffers& kept, const TrainBuffers& buf) const;
   void Convolve(core::Exec& exec, const Buffers& buf, const Segment& segment) const;
   void Scan(core::Exec& exec, const Buffers& buf, const Segment& segment) const;
 

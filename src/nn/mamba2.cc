@@ -51,9 +51,20 @@ void Mamba2Mixer::Scan(core::Exec& exec, const Buffers& buf, const Segment& s) c
                           .scratch = buf.dt.Rows(s.begin, s.count)});
 }
 
+kernels::RmsNormArgs Mamba2Mixer::NormArgs(const Buffers& buf, core::Mat<float> out) const {
+  const size_t inner = o_.heads * o_.head_dim;
+  return {.x = buf.y,
+          .z = buf.zxbcdt.Cols(0, inner),
+          .w = w_.norm_w,
+          .y = out,
+          .group = inner / o_.groups,
+          .eps = o_.norm_eps,
+          .gate = o_.gate,
+          .normalize = o_.normalize};
+}
+
 void Mamba2Mixer::Forward(Context& ctx, core::Mat<const float> u, std::span<const Segment> segments,
                           core::Mat<float> h) const {
-  const size_t inner = o_.heads * o_.head_dim;
   ctx.scratch.Rewind();
   const Buffers buf = Carve(ctx.scratch, u.rows);
   w_.in_proj.Forward(ctx, Group::kInProj, u, buf.zxbcdt);
@@ -63,14 +74,7 @@ void Mamba2Mixer::Forward(Context& ctx, core::Mat<const float> u, std::span<cons
               [&](core::Exec& exec, const Segment& s) { Scan(exec, buf, s); });
   {
     const Timed timed(ctx.profile, Group::kNorm);
-    kernels::RmsNorm(ctx.exec, {.x = buf.y,
-                                .z = buf.zxbcdt.Cols(0, inner),
-                                .w = w_.norm_w,
-                                .y = buf.y,
-                                .group = inner / o_.groups,
-                                .eps = o_.norm_eps,
-                                .gate = o_.gate,
-                                .normalize = o_.normalize});
+    kernels::RmsNorm(ctx.exec, NormArgs(buf, buf.y));
   }
   w_.out_proj.Forward(ctx, Group::kOutProj, buf.y, h, /*accumulate=*/true);
 }

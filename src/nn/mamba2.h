@@ -16,6 +16,16 @@ struct Mamba2Weights {
   core::Vec<const float> a;          // [H], negative
   core::Vec<const float> d_skip;     // [H P]: a value per head is repeated
   core::Vec<const float> norm_w;     // [H P]; empty without the norm
+
+  // Where a backward pass adds gradients, in the checkpoint's layout; empty: not wanted.
+  struct Gradients {
+    core::Vec<float> conv_w;     // [H P + 2 G N, K]
+    core::Vec<float> conv_bias;  // [H P + 2 G N]
+    core::Vec<float> dt_bias;    // [H]
+    core::Vec<float> a_log;      // [H]: of log(-a)
+    core::Vec<float> d_skip;     // [H] or [H P]
+    core::Vec<float> norm_w;     // [H P]
+  } d;
 };
 
 struct Mamba2Options {
@@ -41,14 +51,33 @@ class Mamba2Mixer : public Mixer {
   void Forward(Context& ctx, core::Mat<const float> u, std::span<const Segment> segments,
                core::Mat<float> h) const override;
 
+  core::Status Trainable() const override;
+  void MeasureKept(core::Arena& arena, size_t rows) const override { CarveKept(arena, rows); }
+  void MeasureTraining(core::Arena& arena, size_t rows) const override;
+  size_t GradientScratch(size_t rows) const override;
+  void ForwardKeeping(GradContext& g, core::Arena& kept, core::Mat<const float> u,
+                      std::span<const TrainSegment> segments, core::Mat<float> h) const override;
+  void Backward(GradContext& g, core::Arena& kept, core::Mat<const float> u,
+                std::span<const TrainSegment> segments, core::Mat<const float> dh,
+                core::Mat<float> du) const override;
+
  private:
   struct Buffers {
     core::Mat<float> zxbcdt;  // [L, 2 H P + 2 G N + H]
     core::Mat<float> xbc;     // [L, H P + 2 G N] after the convolution
-    core::Mat<float> dt;      // [L, 2 H]: dt and decay
+    core::Mat<float> dt;      // [L, 2 H]: dt and decay; not kept
     core::Mat<float> y;       // [L, H P]
   };
+  struct TrainBuffers;
   Buffers Carve(core::Arena& arena, size_t rows) const;
+  Buffers CarveKept(core::Arena& arena, size_t rows) const;
+  TrainBuffers CarveTraining(core::Arena& arena, size_t rows) const;
+  void ScanBackward(GradContext& g, const Buffers& kept, const TrainBuffers& buf,
+                    const TrainSegment& segment) const;
+  void ConvBackward(GradContext& g, const Buffers& kept, const TrainBuffers& buf,
+                    const TrainSegment& segment) const;
+  void AddSmallGradients(const TrainBuffers& buf) const;
+  kernels::RmsNormArgs NormArgs(const Buffers& buf, core::Mat<float> out) const;
   void Convolve(core::Exec& exec, const Buffers& buf, const Segment& segment) const;
   void Scan(core::Exec& exec, const Buffers& buf, const Segment& segment) const;
 

@@ -27,11 +27,6 @@ struct StateShape {
   size_t elements() const { return taps * channels + ssm_rows() * width; }
 };
 
-struct LayerState {
-  core::Mat<float> conv;
-  core::Mat<float> ssm;
-};
-
 // The states of all layers, in one allocation. Deep copies are CopyFrom only.
 class State {
  public:
@@ -97,6 +92,24 @@ class Mixer {
   // run over all rows at once; a row has the same bits whatever other segments are there.
   virtual void Forward(Context& ctx, core::Mat<const float> u, std::span<const Segment> segments,
                        core::Mat<float> h) const = 0;
+
+  // Training: one pass over the rows of `segments`, one after the other, each on all threads.
+
+  // Whether the sizes are ones that Backward can do; `what` names them in the message.
+  virtual core::Status Trainable() const { return {}; }
+  // Carves what ForwardKeeping keeps for Backward, and what Backward needs besides, for `rows` rows.
+  virtual void MeasureKept(core::Arena& arena, size_t rows) const = 0;
+  virtual void MeasureTraining(core::Arena& arena, size_t rows) const = 0;
+  // Floats of GradContext::products.
+  virtual size_t GradientScratch(size_t rows) const = 0;
+  // Forward, which leaves in `kept` what Backward needs. Uses g.scratch.
+  virtual void ForwardKeeping(GradContext& g, core::Arena& kept, core::Mat<const float> u,
+                              std::span<const TrainSegment> segments, core::Mat<float> h) const = 0;
+  // From dh [L, D], the gradient of what Forward added to h, to du [L, D], that of u (written), and
+  // to those of the parameters (added).
+  virtual void Backward(GradContext& g, core::Arena& kept, core::Mat<const float> u,
+                        std::span<const TrainSegment> segments, core::Mat<const float> dh,
+                        core::Mat<float> du) const = 0;
 };
 
 }  // namespace hognose::nn

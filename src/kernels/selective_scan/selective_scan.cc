@@ -104,5 +104,63 @@ void SelectiveScanRef(const SelectiveScanArgs& a) {
   }
 }
 
+void SelectiveScanGradRef(const SelectiveScanGradArgs& a) {
+  const size_t steps = a.x.rows, states = a.b.cols;
+  std::vector<double> db(steps * states), dc(steps * states);
+  for (size_t e = 0; e < a.x.cols; ++e) {
+    std::vector<double> h, g, da(states);  // h [L + 1, N]
+    for (size_t n = 0; n < states; ++n) h.push_back(a.state.Row(n)[e]);
+    for (size_t n = 0; n < states; ++n) g.push_back(a.dstate.Row(n)[e]);
+    const auto delta = [&](size_t t) {
+      const double raw = a.dt.Row(t)[e];
+      return raw > 20.0 ? raw : std::log1p(std::exp(raw));
+    };
+    for (size_t t = 0; t < steps; ++t) {
+      const double dt = delta(t), dtx = dt * a.x.Row(t)[e];
+      for (size_t n = 0; n < states; ++n) {
+        h.push_back(std::exp(dt * a.a.Row(n)[e]) * h[t * states + n] + dtx * a.b.Row(t)[n]);
+      }
+    }
+    double dskip = 0.0;
+    for (size_t t = steps; t-- > 0;) {
+      const double raw = a.dt.Row(t)[e], dt = delta(t), x = a.x.Row(t)[e], z = a.z.Row(t)[e];
+      const double sigmoid = 1.0 / (1.0 + std::exp(-z)), skip = a.d_skip.data[e];
+      const double dy = a.dy.Row(t)[e] * z * sigmoid;
+      double y = skip * x, s = 0.0, w = 0.0;
+      for (size_t n = 0; n < states; ++n) {
+        const double rate = a.a.Row(n)[e], decay = std::exp(dt * rate);
+        const double now = h[(t + 1) * states + n], before = h[t * states + n];
+        g[n] += dy * a.c.Row(t)[n];
+        y += a.c.Row(t)[n] * now;
+        s += g[n] * a.b.Row(t)[n];
+        w += g[n] * rate * decay * before;
+        dc[t * states + n] += dy * now;
+        db[t * states + n] += g[n] * dt * x;
+        da[n] += g[n] * dt * decay * before;
+        g[n] *= decay;
+      }
+      dskip += dy * x;
+      a.dx.Row(t)[e] = static_cast<float>(skip * dy + dt * s);
+      a.ddt.Row(t)[e] =
+          static_cast<float>((x * s + w) * (raw > 20.0 ? 1.0 : 1.0 / (1.0 + std::exp(-raw))));
+      const double slope = sigmoid * (1.0 + z * (1.0 - sigmoid));
+      a.dz.Row(t)[e] = static_cast<float>(a.dy.Row(t)[e] * slope * y);
+    }
+    for (size_t n = 0; n < states; ++n) {
+      a.dstate.Row(n)[e] = static_cast<float>(g[n]);
+      if (a.da.data != nullptr) a.da.Row(n)[e] = static_cast<float>(a.da.Row(n)[e] + da[n]);
+    }
+    if (a.dd_skip.data != nullptr) {
+      a.dd_skip.data[e] = static_cast<float>(a.dd_skip.data[e] + dskip);
+    }
+  }
+  for (size_t t = 0; t < steps; ++t) {
+    for (size_t n = 0; n < states; ++n) {
+      a.db.Row(t)[n] = static_cast<float>(db[t * states + n]);
+      a.dc.Row(t)[n] = static_cast<float>(dc[t * states + n]);
+    }
+  }
+}
+
 }  // namespace hognose::kernels
 #endif

@@ -1,0 +1,48 @@
+// What the backward passes of blocks share: buffers, and the pieces of a sequence.
+#pragma once
+
+#include <algorithm>
+#include <cstddef>
+
+#include "core/arena.h"
+#include "core/tensor.h"
+
+namespace hognose::nn {
+
+struct Context;
+
+struct LayerState {
+  core::Mat<float> conv;
+  core::Mat<float> ssm;
+};
+
+struct GradContext {
+  Context& ctx;
+  core::Arena scratch = {};         // blocks carve their buffers here; each block rewinds it first
+  core::Vec<float> products = {};   // kernels::MatmulScratch of the largest product
+  core::Vec<const float> ones = {};  // as many as rows: sums over rows are products with it
+};
+
+// Rows [begin, begin + count) of a training pass: a document, or a piece of one. They don't see the
+// rows before them except through `initial`.
+struct TrainSegment {
+  size_t begin = 0;
+  size_t count = 0;
+  const LayerState* initial = nullptr;  // before the first row; null: zeros
+  LayerState* last = nullptr;           // becomes the state after the last row; null: not wanted
+  // Holds the gradient of `last`, becomes that of `initial`; null: zero, and not wanted.
+  LayerState* gradient = nullptr;
+};
+
+// to = from, or zeros; both have the same shape.
+inline void CopyOrClear(const core::Mat<float>& to, const core::Mat<float>* from) {
+  for (size_t r = 0; r < to.rows; ++r) {
+    if (from == nullptr) {
+      std::fill_n(to.Row(r), to.cols, 0.0f);
+    } else {
+      std::copy_n(from->Row(r), to.cols, to.Row(r));
+    }
+  }
+}
+
+}  // namespace hognose::nn

@@ -25,8 +25,8 @@ function(hognose_test name)
   set_tests_properties(${name} PROPERTIES LABELS ${ARG_LABEL} TIMEOUT 1200)
 endfunction()
 
-# hognose_kernel(NAME [SOURCES ...] [TEST_SOURCES ...]): src/kernels/NAME/NAME{.h,.cc,_test.cc,_bench.cc}
-# and others. A missing one is an error.
+# hognose_kernel(NAME [SOURCES ...] [TEST_SOURCES ...]): src/kernels/NAME/NAME{.h,.cc,_test.cc,
+# _bench.cc}. A missing one is an error. The lists are further files of the kernel and of its test.
 function(hognose_kernel name)
   set(dir ${CMAKE_CURRENT_SOURCE_DIR}/${name})
   foreach(file ${name}.h ${name}.cc ${name}_test.cc ${name}_bench.cc)

@@ -87,7 +87,7 @@ core::Result<int> InspectModel(const InspectOptions& o, const std::string& path)
   core::Value::Object facts = {
       {"path", path},
       {"architecture", lm.architecture},
-      {"layers", lm.blocks.size()},
+      {"layers", lm.backbone.blocks.size()},
       {"width", lm.width()},
       {"vocabulary", lm.vocab},
       {"embedding_rows", lm.input_ids()},

@@ -1,84 +1,25 @@
 #include "models/language_model.h"
 
-#include <algorithm>
-
-#include "kernels/rms_norm/rms_norm.h"
-
 namespace hognose::models {
 
-std::vector<nn::StateShape> LanguageModel::state_shapes() const {
-  std::vector<nn::StateShape> shapes;
-  for (const auto& block : blocks) shapes.push_back(block.mixer->state_shape());
-  return shapes;
-}
-
-core::Result<Workspace> LanguageModel::NewWorkspace(const core::Exec& exec, size_t max_rows,
-                                                    bool exact) const {
-  size_t max_cols = width(), scratch = 0;
-  for (const auto& block : blocks) {
-    core::Arena measure;
-    block.mixer->Measure(measure, max_rows);
-    scratch = std::max(scratch, measure.used());
-    max_cols = std::max(max_cols, block.mixer->max_cols());
+void LanguageModel::Embed(nn::Context& ctx, std::span<const int32_t> ids,
+                          core::Mat<float> h) const {
+  const nn::Timed timed(ctx.profile, nn::Group::kEmbedding);
+  for (size_t l = 0; l < ids.size(); ++l) {
+    codecs::DecodeRow(embedding, static_cast<size_t>(ids[l]), {h.Row(l), width()});
   }
-  Workspace ws{
-      .ctx = {.exec = exec, .exact = exact}, .h = {}, .u = {}, .segments = {}, .memory = {}};
-  ws.segments.reserve(max_rows);
-  const auto carve = [&](core::Arena& arena) {
-    ws.h = arena.NewMat<float>(max_rows, width());
-    ws.u = arena.NewMat<float>(max_rows, width());
-    ws.ctx.x_scratch = arena.NewVec<uint8_t>(kernels::LinearScratch(max_rows, max_cols));
-  };
-  core::Arena measure;
-  carve(measure);
-  HOGNOSE_ASSIGN(ws.memory, core::Arena::Allocate(measure.used()));
-  carve(ws.memory);
-  HOGNOSE_ASSIGN(ws.ctx.scratch, core::Arena::Allocate(scratch));
-  ws.ctx_bytes = scratch;
-  return ws;
-}
-
-namespace {
-
-// What the parts of a pass are to block `block`.
-std::span<const nn::Segment> Segments(Workspace& ws, std::span<const Part> parts, size_t block) {
-  ws.segments.clear();
-  size_t begin = 0;
-  for (const Part& part : parts) {
-    ws.segments.push_back({begin, part.count, &part.state->layer(block)});
-    begin += part.count;
-  }
-  return ws.segments;
-}
-
-}  // namespace
-
-void LanguageModel::Norm(nn::Context& ctx, core::Mat<const float> x, core::Vec<const float> w,
-                         core::Mat<float> y) const {
-  const nn::Timed timed(ctx.profile, nn::Group::kNorm);
-  kernels::RmsNorm(ctx.exec, {.x = x, .w = w, .y = y, .group = width(), .eps = norm_eps});
 }
 
 void LanguageModel::Forward(Workspace& ws, std::span<const int32_t> ids,
                             std::span<const Part> parts) const {
   HOGNOSE_DCHECK(!ids.empty() && ids.size() <= ws.h.rows);
-  const core::Mat<float> h = ws.h.Rows(0, ids.size());
-  const core::Mat<float> u = ws.u.Rows(0, ids.size());
-  {
-    const nn::Timed timed(ws.ctx.profile, nn::Group::kEmbedding);
-    for (size_t l = 0; l < ids.size(); ++l) {
-      codecs::DecodeRow(embedding, static_cast<size_t>(ids[l]), {h.Row(l), width()});
-    }
-  }
-  for (size_t i = 0; i < blocks.size(); ++i) {
-    Norm(ws.ctx, h, blocks[i].norm_w, u);
-    blocks[i].mixer->Forward(ws.ctx, u, Segments(ws, parts, i), h);
-  }
+  Embed(ws.ctx, ids, ws.h);
+  backbone.Forward(ws, ids.size(), parts);
 }
 
 void LanguageModel::Logits(Workspace& ws, size_t begin, core::Mat<float> out) const {
   const core::Mat<float> u = ws.u.Rows(0, out.rows);
-  Norm(ws.ctx, ws.h.Rows(begin, out.rows), norm_f, u);
+  backbone.Norm(ws.ctx, ws.h.Rows(begin, out.rows), backbone.norm_f, u);
   head.Forward(ws.ctx, nn::Group::kHead, u, out);
 }
 

@@ -57,19 +57,19 @@ core::Result<nn::MambaWeights> BindMamba(Fields& config, TensorLoader& tensors,
   nn::MambaWeights w;
   core::Vec<const float> conv_w, a_log;
   std::vector<TensorRow> rows = {
-      {"in_proj.weight", {2 * s.e, s.d}, &w.in_proj.w},
-      {"conv1d.weight", {s.e, 1, s.k}, &conv_w},
-      {"x_proj.weight", {s.r + 2 * s.n, s.e}, &w.x_proj.w},
-      {"dt_proj.weight", {s.e, s.r}, &w.dt_proj.w},
-      {"dt_proj.bias", {s.e}, &w.dt_proj.bias},
-      {"A_log", {s.e, s.n}, &a_log},
-      {"D", {s.e}, &w.d_skip},
-      {"out_proj.weight", {s.d, s.e}, &w.out_proj.w},
+      {"in_proj.weight", {2 * s.e, s.d}, &w.in_proj},
+      {"conv1d.weight", {s.e, 1, s.k}, &conv_w, true, &w.d.conv_w},
+      {"x_proj.weight", {s.r + 2 * s.n, s.e}, &w.x_proj},
+      {"dt_proj.weight", {s.e, s.r}, &w.dt_proj},
+      {"dt_proj.bias", {s.e}, &w.dt_proj.bias, true, &w.dt_proj.dbias},
+      {"A_log", {s.e, s.n}, &a_log, true, &w.d.a_log},
+      {"D", {s.e}, &w.d_skip, true, &w.d.d_skip},
+      {"out_proj.weight", {s.d, s.e}, &w.out_proj},
   };
-  if (conv_bias) rows.push_back({"conv1d.bias", {s.e}, &w.conv_bias});
+  if (conv_bias) rows.push_back({"conv1d.bias", {s.e}, &w.conv_bias, true, &w.d.conv_bias});
   if (bias) {
-    rows.push_back({"in_proj.bias", {2 * s.e}, &w.in_proj.bias});
-    rows.push_back({"out_proj.bias", {s.d}, &w.out_proj.bias});
+    rows.push_back({"in_proj.bias", {2 * s.e}, &w.in_proj.bias, true, &w.in_proj.dbias});
+    rows.push_back({"out_proj.bias", {s.d}, &w.out_proj.bias, true, &w.out_proj.dbias});
   }
   HOGNOSE_TRY(tensors.Bind(prefix, rows));
   w.conv_w = Transposed(tensors.floats(), conv_w, s.e, s.k);

@@ -123,21 +123,23 @@ core::Result<std::unique_ptr<nn::Mixer>> BuildMixer(Fields& config, TensorLoader
   nn::Mamba2Weights w;
   core::Vec<const float> conv_w, a_log;
   std::vector<TensorRow> rows = {
-      {"in_proj.weight", {s.inner + s.conv() + s.h, s.d}, &w.in_proj.w},
-      {"conv1d.weight", {s.conv(), 1, s.k}, &conv_w},
-      {"dt_bias", {s.h}, &w.dt_bias},
-      {"A_log", {s.h}, &a_log},
-      {"out_proj.weight", {s.d, s.inner}, &w.out_proj.w},
+      {"in_proj.weight", {s.inner + s.conv() + s.h, s.d}, &w.in_proj},
+      {"conv1d.weight", {s.conv(), 1, s.k}, &conv_w, true, &w.d.conv_w},
+      {"dt_bias", {s.h}, &w.dt_bias, true, &w.d.dt_bias},
+      {"A_log", {s.h}, &a_log, true, &w.d.a_log},
+      {"out_proj.weight", {s.d, s.inner}, &w.out_proj},
   };
-  if (options.normalize) rows.push_back({"norm.weight", {s.inner}, &w.norm_w});
-  if (conv_bias) rows.push_back({"conv1d.bias", {s.conv()}, &w.conv_bias});
+  if (options.normalize) rows.push_back({"norm.weight", {s.inner}, &w.norm_w, true, &w.d.norm_w});
+  if (conv_bias) rows.push_back({"conv1d.bias", {s.conv()}, &w.conv_bias, true, &w.d.conv_bias});
   if (bias) {
-    rows.push_back({"in_proj.bias", {s.inner + s.conv() + s.h}, &w.in_proj.bias});
-    rows.push_back({"out_proj.bias", {s.d}, &w.out_proj.bias});
+    rows.push_back(
+        {"in_proj.bias", {s.inner + s.conv() + s.h}, &w.in_proj.bias, true, &w.in_proj.dbias});
+    rows.push_back({"out_proj.bias", {s.d}, &w.out_proj.bias, true, &w.out_proj.dbias});
   }
   HOGNOSE_TRY(tensors.Bind(prefix, rows));
   w.conv_w = Transposed(tensors.floats(), conv_w, s.conv(), s.k);
   HOGNOSE_ASSIGN(w.d_skip, BindSkip(tensors, prefix, s));
+  w.d.d_skip = tensors.Gradient(prefix + "D");
   HOGNOSE_ASSIGN(w.a, NegativeExp(tensors.floats(), a_log,
                                   fmt::format("{}: {}A_log", tensors.where(), prefix)));
   return std::unique_ptr<nn::Mixer>(std::make_unique<nn::Mamba2Mixer>(w, options));

@@ -127,8 +127,9 @@ core::Status BindHead(Fields& fields, TensorLoader& tensors, LanguageModel* mode
                                               tensors.where(), core::ToString(head)));
     }
     const size_t rows = head.shape[0];
-    return tensors.Bind("", {{"lm_head.weight", {rows, model->width()}, &model->head.w},
-                             {"lm_head.bias", {rows}, &model->head.bias, false}});
+    return tensors.Bind("",
+                        {{"lm_head.weight", {rows, model->width()}, &model->head},
+                         {"lm_head.bias", {rows}, &model->head.bias, false, &model->head.dbias}});
   }
   if (tie == false) {
     return core::Status::Failed(
@@ -137,6 +138,7 @@ core::Status BindHead(Fields& fields, TensorLoader& tensors, LanguageModel* mode
                     tensors.where(), fields.where()));
   }
   model->head.w = model->embedding;
+  model->head.dw = model->dembedding;
   return {};
 }
 
@@ -147,8 +149,11 @@ core::Status BindVocabulary(Fields& fields, TensorLoader& tensors, const Names& 
     return core::Status::Failed(fmt::format("{}: {}: got {}, want shape [V, D]", tensors.where(),
                                             names.embedding, core::ToString(found)));
   }
-  HOGNOSE_TRY(
-      tensors.Bind("", {{names.embedding, {found.shape[0], found.shape[1]}, &model->embedding}}));
+  HOGNOSE_TRY(tensors.Bind("", {{names.embedding,
+                                 {found.shape[0], found.shape[1]},
+                                 &model->embedding,
+                                 true,
+                                 &model->dembedding}}));
   HOGNOSE_TRY(
       Agree(fields, fields.Size({"hidden_size", "d_model"}), found.shape[1], names.embedding));
   HOGNOSE_TRY(BindHead(fields, tensors, model));
@@ -185,6 +190,26 @@ core::Result<size_t> CountLayers(Fields& fields, const TensorLoader& tensors,
   return count;
 }
 
+core::Result<Backbone> BuildBackbone(const Architecture& architecture, Fields& fields,
+                                     TensorLoader& tensors, const std::string& prefix,
+                                     size_t width) {
+  Backbone backbone;
+  backbone.width = width;
+  backbone.norm_eps = fields.Epsilon("layer_norm_epsilon").value_or(1e-5f);
+  HOGNOSE_ASSIGN(const size_t layers, CountLayers(fields, tensors, prefix));
+  for (size_t i = 0; i < layers; ++i) {
+    const std::string layer = fmt::format("{}layers.{}.", prefix, i);
+    Block block;
+    HOGNOSE_TRY(
+        tensors.Bind(layer, {{"norm.weight", {width}, &block.norm_w, true, &block.dnorm_w}}));
+    HOGNOSE_ASSIGN(block.mixer, architecture.build_mixer(fields, tensors, layer + "mixer.", width));
+    backbone.blocks.push_back(std::move(block));
+  }
+  HOGNOSE_TRY(tensors.Bind(
+      prefix, {{"norm_f.weight", {width}, &backbone.norm_f, true, &backbone.dnorm_f}}));
+  return backbone;
+}
+
 }  // namespace
 
 std::vector<std::string_view> Architectures() {
@@ -204,20 +229,12 @@ core::Result<LanguageModel> Build(const Checkpoint& checkpoint) {
   HOGNOSE_TRY(RefuseUnsupported(config, fields));
   LanguageModel model;
   model.architecture = architecture->name;
-  model.norm_eps = fields.Epsilon("layer_norm_epsilon").value_or(1e-5f);
-  TensorLoader tensors(checkpoint.tensors, model.floats, checkpoint.weights_name);
+  TensorLoader tensors(checkpoint.tensors, model.floats, checkpoint.weights_name,
+                       checkpoint.gradients);
   HOGNOSE_ASSIGN(const Names names, FindEmbedding(tensors));
   HOGNOSE_TRY(BindVocabulary(fields, tensors, names, &model));
-  HOGNOSE_ASSIGN(const size_t layers, CountLayers(fields, tensors, names.prefix));
-  for (size_t i = 0; i < layers; ++i) {
-    const std::string prefix = fmt::format("{}layers.{}.", names.prefix, i);
-    Block block;
-    HOGNOSE_TRY(tensors.Bind(prefix, {{"norm.weight", {model.width()}, &block.norm_w}}));
-    HOGNOSE_ASSIGN(block.mixer,
-                   architecture->build_mixer(fields, tensors, prefix + "mixer.", model.width()));
-    model.blocks.push_back(std::move(block));
-  }
-  HOGNOSE_TRY(tensors.Bind(names.prefix, {{"norm_f.weight", {model.width()}, &model.norm_f}}));
+  HOGNOSE_ASSIGN(model.backbone,
+                 BuildBackbone(*architecture, fields, tensors, names.prefix, model.width()));
   HOGNOSE_TRY(fields.status());
   model.unknown_tensors = tensors.Unused();
   return model;

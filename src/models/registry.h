@@ -16,7 +16,8 @@ struct Checkpoint {
   const core::Value& config;
   std::string config_name;  // begins messages about the configuration: "dir/config.json"
   const core::TensorMap& tensors;
-  std::string weights_name;  // begins messages about tensors: "dir/model.safetensors"
+  std::string weights_name;                // begins messages about tensors: "dir/model.safetensors"
+  const GradientMap* gradients = nullptr;  // for training
 };
 
 // Chooses the architecture by `architectures`, then `model_type`, then the original layout's

@@ -106,8 +106,14 @@ core::Status TensorLoader::BindRow(const std::string& name, const TensorRow& row
     return core::Status::Failed(fmt::format("{}: {}: got {}, want no dimension of 0", where_, name,
                                             core::ToString(tensor)));
   }
+  if (row.gradient != nullptr) *row.gradient = Gradient(name);
   if (auto* const* matrix = std::get_if<codecs::WeightMatrix*>(&row.target)) {
     HOGNOSE_ASSIGN(**matrix, Matrix(name, tensor));
+    return {};
+  }
+  if (auto* const* linear = std::get_if<nn::Linear*>(&row.target)) {
+    HOGNOSE_ASSIGN((*linear)->w, Matrix(name, tensor));
+    (*linear)->dw = Gradient(name);
     return {};
   }
   if (!core::IsWeightFloat(tensor.dtype)) {
@@ -118,6 +124,12 @@ core::Status TensorLoader::BindRow(const std::string& name, const TensorRow& row
   codecs::Decode(tensor, 0, floats.span());
   *std::get<core::Vec<const float>*>(row.target) = floats;
   return {};
+}
+
+core::Vec<float> TensorLoader::Gradient(std::string_view name) const {
+  if (gradients_ == nullptr) return {};
+  const auto it = gradients_->find(name);
+  return it == gradients_->end() ? core::Vec<float>() : it->second;
 }
 
 std::vector<std::string> TensorLoader::Unused() const {

@@ -4,6 +4,7 @@
 
 #include <deque>
 #include <initializer_list>
+#include <map>
 #include <set>
 #include <span>
 #include <string>
@@ -14,6 +15,7 @@
 #include "codecs/quantized.h"
 #include "core/status.h"
 #include "core/tensor.h"
+#include "nn/linear.h"
 
 namespace hognose::models {
 
@@ -30,20 +32,27 @@ class FloatStore {
   std::deque<std::vector<float>> blocks_;
 };
 
+// Where training adds gradients, by tensor name; a tensor that is not here has no gradient.
+using GradientMap = std::map<std::string, core::Vec<float>, std::less<>>;
+
 // One row of an architecture's tensor table: where the tensor goes says how it is kept: a matrix in
-// its stored type, or floats. An optional one that is absent leaves an empty target.
+// its stored type, or floats. An optional one that is absent leaves an empty target. A Linear knows
+// its matrix's gradient itself; for floats and a Linear's bias, `gradient` becomes the place.
 struct TensorRow {
   std::string_view name;
   std::vector<size_t> shape;
-  std::variant<codecs::WeightMatrix*, core::Vec<const float>*> target;
+  std::variant<codecs::WeightMatrix*, nn::Linear*, core::Vec<const float>*> target;
   bool required = true;
+  core::Vec<float>* gradient = nullptr;
 };
 
 class TensorLoader {
  public:
   // `where` begins every message: the weights' file. All three must outlive the loader.
-  TensorLoader(const core::TensorMap& tensors, FloatStore& floats, std::string where)
-      : tensors_(tensors), floats_(floats), where_(std::move(where)) {}
+  // `gradients`, if any, too.
+  TensorLoader(const core::TensorMap& tensors, FloatStore& floats, std::string where,
+               const GradientMap* gradients = nullptr)
+      : tensors_(tensors), floats_(floats), where_(std::move(where)), gradients_(gradients) {}
 
   bool Has(std::string_view name) const { return tensors_.contains(name); }
   // Whether some tensor is called "<prefix>layers.N..." with N >= first.
@@ -56,6 +65,9 @@ class TensorLoader {
   core::Status Bind(const std::string& prefix, std::initializer_list<TensorRow> rows) {
     return Bind(prefix, std::span(rows.begin(), rows.size()));
   }
+
+  // Where the gradient of a tensor goes; empty: nowhere.
+  core::Vec<float> Gradient(std::string_view name) const;
 
   FloatStore& floats() { return floats_; }
   const std::string& where() const { return where_; }
@@ -71,6 +83,7 @@ class TensorLoader {
   const core::TensorMap& tensors_;
   FloatStore& floats_;
   std::string where_;
+  const GradientMap* gradients_;
   std::set<std::string, std::less<>> used_;
 };
 

@@ -1,4 +1,4 @@
-// What the backward passes of blocks share: buffers, and the pieces of a sequence.
+// What the training passes of blocks share: a layer's state, and the pieces of a sequence.
 #pragma once
 
 #include <algorithm>
@@ -9,18 +9,9 @@
 
 namespace hognose::nn {
 
-struct Context;
-
 struct LayerState {
   core::Mat<float> conv;
   core::Mat<float> ssm;
-};
-
-struct GradContext {
-  Context& ctx;
-  core::Arena scratch = {};         // blocks carve their buffers here; each block rewinds it first
-  core::Vec<float> products = {};   // kernels::MatmulScratch of the largest product
-  core::Vec<const float> ones = {};  // as many as rows: sums over rows are products with it
 };
 
 // Rows [begin, begin + count) of a training pass: a document, or a piece of one. They don't see the

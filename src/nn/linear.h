@@ -25,6 +25,14 @@ struct Context {
   Profile* profile = nullptr;         // where the time goes, if anybody asks
 };
 
+// What a training pass hands down besides.
+struct GradContext {
+  Context ctx;
+  core::Arena scratch = {};          // blocks carve their buffers here; each block rewinds it first
+  core::Vec<float> products = {};    // kernels::MatmulScratch of the largest product
+  core::Vec<const float> ones = {};  // as many as rows: sums over rows are products with it
+};
+
 struct Linear {
   codecs::WeightMatrix w = {};       // [M, K]
   core::Vec<const float> bias = {};  // [M] or empty

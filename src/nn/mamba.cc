@@ -20,9 +20,28 @@ size_t MambaMixer::max_cols() const { return std::max(w_.in_proj.cols(), w_.out_
 
 MambaMixer::Buffers MambaMixer::Carve(core::Arena& arena, size_t rows) const {
   const size_t inner = w_.a.cols;
-  return {arena.NewMat<float>(rows, 2 * inner), arena.NewMat<float>(rows, inner),
-          arena.NewMat<float>(rows, w_.x_proj.rows()), arena.NewMat<float>(rows, inner),
-          arena.NewMat<float>(rows, inner)};
+  Buffers buf{.xz = arena.NewMat<float>(rows, 2 * inner),
+              .x = arena.NewMat<float>(rows, inner),
+              .dt_bc = arena.NewMat<float>(rows, w_.x_proj.rows()),
+              .raw = {},
+              .dt = arena.NewMat<float>(rows, inner),
+              .y = arena.NewMat<float>(rows, inner)};
+  buf.raw = buf.dt_bc;
+  return buf;
+}
+
+std::array<core::Mat<float>, 3> MambaMixer::Parts(const core::Mat<float>& dt_bc) const {
+  const size_t states = w_.a.rows, rank = w_.dt_proj.cols();
+  return {dt_bc.Cols(0, rank), dt_bc.Cols(rank, states), dt_bc.Cols(rank + states, states)};
+}
+
+void MambaMixer::NormParts(Context& ctx, const Buffers& buf) const {
+  if (!norm_dt_b_c_) return;
+  const Timed timed(ctx.profile, Group::kNorm);
+  const auto from = Parts(buf.raw), to = Parts(buf.dt_bc);
+  for (size_t i = 0; i < from.size(); ++i) {
+    kernels::RmsNorm(ctx.exec, {.x = from[i], .y = to[i], .group = from[i].cols, .eps = norm_eps_});
+  }
 }
 
 void MambaMixer::Convolve(core::Exec& exec, const Buffers& buf, const Segment& s) const {
@@ -49,22 +68,14 @@ void MambaMixer::Scan(core::Exec& exec, const Buffers& buf, const Segment& s) co
 
 void MambaMixer::Forward(Context& ctx, core::Mat<const float> u, std::span<const Segment> segments,
                          core::Mat<float> h) const {
-  const size_t states = w_.a.rows, rank = w_.dt_proj.cols();
   ctx.scratch.Rewind();
   const Buffers buf = Carve(ctx.scratch, u.rows);
   w_.in_proj.Forward(ctx, Group::kInProj, u, buf.xz);
   ForSegments(ctx, Group::kConv, segments,
               [&](core::Exec& exec, const Segment& s) { Convolve(exec, buf, s); });
-  w_.x_proj.Forward(ctx, Group::kXProj, buf.x, buf.dt_bc);
-  const core::Mat<float> dt = buf.dt_bc.Cols(0, rank);
-  if (norm_dt_b_c_) {
-    const Timed timed(ctx.profile, Group::kNorm);
-    for (const core::Mat<float>& part :
-         {dt, buf.dt_bc.Cols(rank, states), buf.dt_bc.Cols(rank + states, states)}) {
-      kernels::RmsNorm(ctx.exec, {.x = part, .y = part, .group = part.cols, .eps = norm_eps_});
-    }
-  }
-  w_.dt_proj.Forward(ctx, Group::kDtProj, dt, buf.dt);
+  w_.x_proj.Forward(ctx, Group::kXProj, buf.x, buf.raw);
+  NormParts(ctx, buf);
+  w_.dt_proj.Forward(ctx, Group::kDtProj, Parts(buf.dt_bc)[0], buf.dt);
   ForSegments(ctx, Group::kScan, segments,
               [&](core::Exec& exec, const Segment& s) { Scan(exec, buf, s); });
   w_.out_proj.Forward(ctx, Group::kOutProj, buf.y, h, /*accumulate=*/true);

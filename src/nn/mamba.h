@@ -3,6 +3,8 @@
 // Source: Gu and Dao 2023; math.md 1.1.
 #pragma once
 
+#include <array>
+
 #include "nn/mixer.h"
 
 namespace hognose::nn {
@@ -37,7 +39,7 @@ class MambaMixer : public Mixer {
   void Forward(Context& ctx, core::Mat<const float> u, std::span<const Segment> segments,
                core::Mat<float> h) const override;
 
-  void MeasureKept(core::Arena& arena, size_t rows) const override { Carve(arena, rows); }
+  void MeasureKept(core::Arena& arena, size_t rows) const override { CarveKept(arena, rows); }
   void MeasureTraining(core::Arena& arena, size_t rows) const override;
   size_t GradientScratch(size_t rows) const override;
   void ForwardKeeping(GradContext& g, core::Arena& kept, core::Mat<const float> u,
@@ -51,14 +53,18 @@ class MambaMixer : public Mixer {
     core::Mat<float> xz;     // [L, 2 E]
     core::Mat<float> x;      // [L, E] after the convolution
     core::Mat<float> dt_bc;  // [L, R + 2 N]; with norm_dt_b_c after the norms
-    core::Mat<float> raw;    // the same before the norms; only where it is kept
+    core::Mat<float> raw;    // [L, R + 2 N]: what x_proj gave; dt_bc itself unless that is kept
     core::Mat<float> dt;     // [L, E]
     core::Mat<float> y;      // [L, E]
   };
   struct TrainBuffers;
   Buffers Carve(core::Arena& arena, size_t rows) const;
+  Buffers CarveKept(core::Arena& arena, size_t rows) const;
   TrainBuffers CarveTraining(core::Arena& arena, size_t rows) const;
-  void NormParts(GradContext& g, const Buffers& buf) const;
+  // Columns of [L, R + 2 N] that are dt, b or c.
+  std::array<core::Mat<float>, 3> Parts(const core::Mat<float>& dt_bc) const;
+  // dt_bc from what x_proj gave.
+  void NormParts(Context& ctx, const Buffers& buf) const;
   void ScanBackward(GradContext& g, const Buffers& kept, const TrainBuffers& buf,
                     const TrainSegment& segment) const;
   void ConvBackward(GradContext& g, const Buffers& kept, const TrainBuffers& buf,

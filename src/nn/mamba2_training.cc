@@ -141,17 +141,16 @@ void Mamba2Mixer::ConvBackward(GradContext& g, const Buffers& kept, const TrainB
   const size_t inner = o_.heads * o_.head_dim, conv = w_.conv_w.cols;
   CopyOrClear(buf.state.conv, s.initial == nullptr ? nullptr : &s.initial->conv);
   CopyOrClear(buf.dstate.conv, s.gradient == nullptr ? nullptr : &s.gradient->conv);
-  kernels::CausalConv1dGrad(g.ctx.exec,
-                            {.x = kept.zxbcdt.Cols(inner, conv).Rows(s.begin, s.count),
-                             .w = w_.conv_w,
-                             .bias = w_.conv_bias,
-                             .window = buf.state.conv,
-                             .dy = buf.dxbc.Rows(s.begin, s.count),
-                             .dx = buf.dzxbcdt.Cols(inner, conv).Rows(s.begin, s.count),
-                             .dw = buf.dconv_w,
-                             .dbias = w_.d.conv_bias,
-                             .dwindow = buf.dstate.conv,
-                             .scratch = buf.scratch});
+  kernels::CausalConv1dGrad(g.ctx.exec, {.x = kept.zxbcdt.Cols(inner, conv).Rows(s.begin, s.count),
+                                         .w = w_.conv_w,
+                                         .bias = w_.conv_bias,
+                                         .window = buf.state.conv,
+                                         .dy = buf.dxbc.Rows(s.begin, s.count),
+                                         .dx = buf.dzxbcdt.Cols(inner, conv).Rows(s.begin, s.count),
+                                         .dw = buf.dconv_w,
+                                         .dbias = w_.d.conv_bias,
+                                         .dwindow = buf.dstate.conv,
+                                         .scratch = buf.scratch});
   if (s.gradient != nullptr) CopyOrClear(s.gradient->conv, &buf.dstate.conv);
 }
 

@@ -97,7 +97,8 @@ class Mixer {
 
   // Whether the sizes are ones that Backward can do; `what` names them in the message.
   virtual core::Status Trainable() const { return {}; }
-  // Carves what ForwardKeeping keeps for Backward, and what Backward needs besides, for `rows` rows.
+  // Carves what ForwardKeeping keeps for Backward, and what Backward needs besides, for `rows`
+  // rows.
   virtual void MeasureKept(core::Arena& arena, size_t rows) const = 0;
   virtual void MeasureTraining(core::Arena& arena, size_t rows) const = 0;
   // Floats of GradContext::products.

@@ -38,7 +38,7 @@ Result<Model> Model::Load(const std::string& path, const LoadOptions& options) {
 ModelInfo Model::info() const {
   const auto& model = *impl_->model;
   return {.architecture = model.lm.architecture,
-          .layers = model.lm.blocks.size(),
+          .layers = model.lm.backbone.blocks.size(),
           .width = model.lm.width(),
           .logits = model.lm.logits_size(),
           .vocabulary = model.lm.vocab,

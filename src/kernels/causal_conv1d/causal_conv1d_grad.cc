@@ -18,95 +18,120 @@ namespace HWY_NAMESPACE {
 // In this file rows of the input are counted from the window's first one: [0, K) is the window
 // before the pass, [K, K + L) is x. Output row t meets input rows t + 1 .. t + K.
 
-// dp of channels [begin, end) into dx, and its sums into `sums`: rows [0, K) are of dw, row K of
-// dbias. They are apart from dw so that one pass's many small terms don't meet what many passes
-// have added up.
-void BackThroughSilu(const CausalConv1dGradArgs& a, core::Mat<float> sums, size_t begin,
-                     size_t end) {
-  const DF d;
-  const size_t taps = a.w.rows;
-  const bool want_sums = a.dw.rows != 0 || a.dbias.size != 0;
-  for (size_t k = 0; k <= taps; ++k) {
-    std::fill(sums.Row(k) + begin, sums.Row(k) + end, 0.0f);
+// Channels [begin, end) of a pass. kTaps: their number, or 0 for any; with 4, what all published
+// models have, the loops over them unroll.
+template <size_t kTaps>
+struct ConvGrad {
+  const CausalConv1dGradArgs& a;
+  size_t begin, end;
+
+  size_t taps() const { return kTaps != 0 ? kTaps : a.w.rows; }
+  size_t channels() const { return a.x.cols; }
+  // Rows [0, K) of this pass's dw, and row K: of its dbias. They are apart from dw so that a pass's
+  // many small terms don't meet what many passes have added up.
+  core::Mat<float> Sums() const { return {a.scratch.data, taps() + 1, channels(), channels()}; }
+  // A copy of dwindow as it was on entry: it is overwritten before the last rows of dx need it.
+  core::Mat<float> After() const {
+    return {a.scratch.data + (taps() + 1) * channels(), taps(), channels(), channels()};
   }
-  for (size_t t = 0; t < a.x.rows; ++t) {
+
+  // dp of output row t into dx, and its part of the sums.
+  void BackThroughSilu(size_t t) const {
+    const DF d;
+    const bool want_sums = a.dw.rows != 0 || a.dbias.size != 0;
     const auto input = [&](size_t k) {
       const size_t row = t + 1 + k;
-      return row < taps ? a.window.Row(row) : a.x.Row(row - taps);
+      return row < taps() ? a.window.Row(row) : a.x.Row(row - taps());
     };
+    const float* inputs[kTaps + 1] = {};
+    for (size_t k = 0; k < kTaps; ++k) inputs[k] = input(k);
+    const auto load = [&](size_t k, size_t c, size_t count) HWY_ATTR {
+      return LoadN(d, (kTaps != 0 ? inputs[k] : input(k)) + c, count);
+    };
+    const core::Mat<float> sums = Sums();
     ForVectors(end - begin, [&](size_t i, size_t count) HWY_ATTR {
       const size_t c = begin + i;
       VF p = a.bias.size != 0 ? LoadN(d, a.bias.data + c, count) : hn::Zero(d);
-      for (size_t k = 0; k < taps; ++k) {
-        p = hn::MulAdd(LoadN(d, a.w.Row(k) + c, count), LoadN(d, input(k) + c, count), p);
+      for (size_t k = 0; k < taps(); ++k) {
+        p = hn::MulAdd(LoadN(d, a.w.Row(k) + c, count), load(k, c, count), p);
       }
       VF slope;
       SiluAndSlope(d, p, &slope);
       const VF dp = hn::Mul(slope, LoadN(d, a.dy.Row(t) + c, count));
       StoreN(d, dp, a.dx.Row(t) + c, count);
       if (!want_sums) return;
-      for (size_t k = 0; k < taps; ++k) {
+      for (size_t k = 0; k < taps(); ++k) {
         float* sum = sums.Row(k) + c;
-        StoreN(d, hn::MulAdd(dp, LoadN(d, input(k) + c, count), LoadN(d, sum, count)), sum, count);
+        StoreN(d, hn::MulAdd(dp, load(k, c, count), LoadN(d, sum, count)), sum, count);
       }
-      float* sum = sums.Row(taps) + c;
+      float* sum = sums.Row(taps()) + c;
       StoreN(d, hn::Add(dp, LoadN(d, sum, count)), sum, count);
     });
   }
-}
 
-// The gradient of input row `row` into `out`, from dp (in dx) and the gradient of the window after
-// the pass.
-void BackThroughTaps(const CausalConv1dGradArgs& a, core::Mat<const float> after, size_t row,
-                     float* out, size_t begin, size_t end) {
-  const DF d;
-  const size_t length = a.x.rows;
-  // Tap k takes this row to output row - 1 - k, which lies in [0, length).
-  const size_t first = row > length ? row - length : 0;
-  const size_t last = std::min(a.w.rows, row);
-  ForVectors(end - begin, [&](size_t i, size_t count) HWY_ATTR {
-    const size_t c = begin + i;
-    VF sum = after.rows != 0 && row >= length ? LoadN(d, after.Row(row - length) + c, count)
-                                              : hn::Zero(d);
-    for (size_t k = first; k < last; ++k) {
-      sum = hn::MulAdd(LoadN(d, a.w.Row(k) + c, count), LoadN(d, a.dx.Row(row - 1 - k) + c, count),
-                       sum);
+  // The gradient of input row `row`, from dp of the output rows that it met and the gradient of the
+  // window after the pass. In dx it takes the place of a dp that no later row needs.
+  void BackThroughTaps(size_t row) const {
+    const DF d;
+    const size_t length = a.x.rows;
+    if (row < taps() && a.dwindow.rows == 0) return;
+    float* out = row < taps() ? a.dwindow.Row(row) : a.dx.Row(row - taps());
+    const float* after = a.dwindow.rows != 0 && row >= length ? After().Row(row - length) : nullptr;
+    // Tap k takes this row to output row - 1 - k, which lies in [0, length).
+    const size_t first = row > length ? row - length : 0;
+    const size_t last = std::min(taps(), row);
+    const bool all = first == 0 && last == taps();
+    ForVectors(end - begin, [&](size_t i, size_t count) HWY_ATTR {
+      const size_t c = begin + i;
+      VF sum = after != nullptr ? LoadN(d, after + c, count) : hn::Zero(d);
+      const auto add = [&](size_t k) HWY_ATTR {
+        sum = hn::MulAdd(LoadN(d, a.w.Row(k) + c, count),
+                         LoadN(d, a.dx.Row(row - 1 - k) + c, count), sum);
+      };
+      if (all) {
+        for (size_t k = 0; k < taps(); ++k) add(k);
+      } else {
+        for (size_t k = first; k < last; ++k) add(k);
+      }
+      StoreN(d, sum, out + c, count);
+    });
+  }
+
+  void AddSums(size_t k, float* to) const {
+    const DF d;
+    const float* from = Sums().Row(k);
+    ForVectors(end - begin, [&](size_t i, size_t n) HWY_ATTR {
+      const size_t c = begin + i;
+      StoreN(d, hn::Add(LoadN(d, to + c, n), LoadN(d, from + c, n)), to + c, n);
+    });
+  }
+
+  void Run() const {
+    const core::Mat<float> sums = Sums(), after = After();
+    for (size_t k = 0; k <= taps(); ++k) {
+      std::fill(sums.Row(k) + begin, sums.Row(k) + end, 0.0f);
     }
-    StoreN(d, sum, out + c, count);
-  });
-}
-
-void AddRow(const float* from, float* to, size_t count) {
-  const DF d;
-  ForVectors(count, [&](size_t i, size_t n) HWY_ATTR {
-    StoreN(d, hn::Add(LoadN(d, to + i, n), LoadN(d, from + i, n)), to + i, n);
-  });
-}
-
-// All times of channels [begin, end).
-void ConvGradChannels(const CausalConv1dGradArgs& a, size_t begin, size_t end) {
-  const size_t taps = a.w.rows, channels = a.x.cols;
-  const core::Mat<float> sums = {a.scratch.data, taps + 1, channels, channels};
-  BackThroughSilu(a, sums, begin, end);
-  core::Mat<float> after = {};
-  if (a.dwindow.rows != 0) {
-    // A copy: dwindow is overwritten before the last rows of dx, which still need it.
-    after = {a.scratch.data + (taps + 1) * channels, taps, channels, channels};
-    for (size_t k = 0; k < taps; ++k) {
+    for (size_t k = 0; k < a.dwindow.rows; ++k) {
       std::copy(a.dwindow.Row(k) + begin, a.dwindow.Row(k) + end, after.Row(k) + begin);
     }
-    for (size_t k = 0; k < taps; ++k) BackThroughTaps(a, after, k, a.dwindow.Row(k), begin, end);
-  }
-  // In place of dp: row t needs dp of t and later, and no row before it is needed any more.
-  for (size_t t = 0; t < a.x.rows; ++t) {
-    BackThroughTaps(a, after, taps + t, a.dx.Row(t), begin, end);
-  }
-  if (a.dw.rows != 0) {
-    for (size_t k = 0; k < taps; ++k) {
-      AddRow(sums.Row(k) + begin, a.dw.Row(k) + begin, end - begin);
+    // Input row t + 1 meets output rows up to t: right behind it, while all is in the cache.
+    BackThroughTaps(0);
+    for (size_t t = 0; t < a.x.rows; ++t) {
+      BackThroughSilu(t);
+      BackThroughTaps(t + 1);
     }
+    for (size_t row = a.x.rows + 1; row < a.x.rows + taps(); ++row) BackThroughTaps(row);
+    for (size_t k = 0; k < a.dw.rows; ++k) AddSums(k, a.dw.Row(k));
+    if (a.dbias.size != 0) AddSums(taps(), a.dbias.data);
   }
-  if (a.dbias.size != 0) AddRow(sums.Row(taps) + begin, a.dbias.data + begin, end - begin);
+};
+
+void ConvGradChannels(const CausalConv1dGradArgs& a, size_t begin, size_t end) {
+  if (a.w.rows == 4) {
+    ConvGrad<4>{a, begin, end}.Run();
+  } else {
+    ConvGrad<0>{a, begin, end}.Run();
+  }
 }
 
 }  // namespace HWY_NAMESPACE

@@ -1,0 +1,127 @@
+#include "models/tape.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "kernels/linear/linear.h"
+#include "kernels/rms_norm/rms_norm.h"
+
+namespace hognose::models {
+
+core::Result<Tape> Tape::Create(const Backbone& backbone, const core::Exec& exec,
+                                const TapeOptions& o) {
+  Tape tape(nn::GradContext{.ctx = {.exec = exec, .exact = o.exact}});
+  size_t scratch = 0, products = o.other_products;
+  std::vector<size_t> kept(backbone.blocks.size());
+  for (size_t i = 0; i < backbone.blocks.size(); ++i) {
+    const nn::Mixer& mixer = *backbone.blocks[i].mixer;
+    if (const core::Status status = mixer.Trainable(); !status.ok()) {
+      return core::Status::Failed(fmt::format("layer {}: {}", i, status.message()));
+    }
+    core::Arena measure, measure_kept;
+    mixer.MeasureTraining(measure, o.rows);
+    mixer.MeasureKept(measure_kept, o.rows);
+    scratch = std::max(scratch, measure.used());
+    products = std::max(products, mixer.GradientScratch(o.rows));
+    kept[i] = measure_kept.used();
+  }
+  if (o.checkpointing == Checkpointing::kLayer && !kept.empty()) {
+    kept = {*std::max_element(kept.begin(), kept.end())};
+  }
+  const size_t cols = std::max(backbone.max_cols(), o.other_cols), width = backbone.width;
+  const auto carve = [&](core::Arena& arena) {
+    tape.h_.clear();
+    for (size_t i = 0; i <= backbone.blocks.size(); ++i) {
+      tape.h_.push_back(arena.NewMat<float>(o.rows, width));
+    }
+    tape.u_ = arena.NewMat<float>(o.rows, width);
+    tape.du_ = arena.NewMat<float>(o.rows, width);
+    tape.dh_ = arena.NewMat<float>(o.rows, width);
+    const bool again = o.checkpointing == Checkpointing::kLayer;
+    tape.again_ = arena.NewMat<float>(again ? o.rows : 0, width);
+    tape.norm_scratch_ = arena.NewVec<float>(kernels::RmsNormGradScratch(o.rows, width));
+    tape.g_.ctx.x_scratch = arena.NewVec<uint8_t>(kernels::LinearScratch(o.rows, cols));
+    tape.g_.products = arena.NewVec<float>(products);
+    const core::Vec<float> ones = arena.NewVec<float>(o.rows);
+    if (ones.data != nullptr) std::fill_n(ones.data, ones.size, 1.0f);
+    tape.g_.ones = ones;
+  };
+  core::Arena measure;
+  carve(measure);
+  HOGNOSE_ASSIGN(tape.memory_, core::Arena::Allocate(measure.used()));
+  carve(tape.memory_);
+  HOGNOSE_ASSIGN(tape.g_.scratch, core::Arena::Allocate(scratch));
+  tape.bytes_ = measure.used() + scratch;
+  for (const size_t bytes : kept) {
+    HOGNOSE_ASSIGN(core::Arena arena, core::Arena::Allocate(bytes));
+    tape.kept_.push_back(std::move(arena));
+    tape.bytes_ += bytes;
+  }
+  return tape;
+}
+
+std::span<const nn::TrainSegment> Tape::Segments(std::span<const Piece> pieces, size_t block) {
+  segments_.clear();
+  for (const Piece& p : pieces) {
+    segments_.push_back({.begin = p.begin,
+                         .count = p.count,
+                         .initial = p.initial == nullptr ? nullptr : &p.initial->layer(block),
+                         .last = p.last == nullptr ? nullptr : &p.last->layer(block),
+                         .gradient = p.gradient == nullptr ? nullptr : &p.gradient->layer(block)});
+  }
+  return segments_;
+}
+
+// h = h_[block] + mixer(norm(h_[block])), with what the backward pass needs kept; u_ is the norm's
+// result.
+void Tape::RunBlock(const Backbone& backbone, size_t block, size_t rows, core::Mat<float> h,
+                    std::span<const Piece> pieces) {
+  const core::Mat<float> from = h_[block].Rows(0, rows), u = u_.Rows(0, rows);
+  nn::CopyOrClear(h, &from);
+  backbone.Norm(g_.ctx, from, backbone.blocks[block].norm_w, u);
+  backbone.blocks[block].mixer->ForwardKeeping(g_, kept(block), u, Segments(pieces, block), h);
+}
+
+core::Mat<const float> Tape::Forward(const Backbone& backbone, size_t rows,
+                                     std::span<const Piece> pieces) {
+  const size_t blocks = backbone.blocks.size();
+  for (size_t i = 0; i < blocks; ++i) {
+    RunBlock(backbone, i, rows, h_[i + 1].Rows(0, rows), pieces);
+  }
+  const core::Mat<float> u = u_.Rows(0, rows);
+  backbone.Norm(g_.ctx, h_[blocks].Rows(0, rows), backbone.norm_f, u);
+  return u;
+}
+
+core::Mat<float> Tape::Backward(const Backbone& backbone, core::Mat<const float> dy,
+                                std::span<const Piece> pieces) {
+  const size_t rows = dy.rows, blocks = backbone.blocks.size();
+  const core::Mat<float> dh = dh_.Rows(0, rows), du = du_.Rows(0, rows), u = u_.Rows(0, rows);
+  const auto norm = [&](size_t i, core::Vec<const float> w, core::Vec<float> dw,
+                        core::Mat<const float> from, bool accumulate) {
+    kernels::RmsNormGrad(g_.ctx.exec, {.x = h_[i].Rows(0, rows),
+                                       .w = w,
+                                       .dy = from,
+                                       .dx = dh,
+                                       .accumulate_dx = accumulate,
+                                       .dw = dw,
+                                       .group = backbone.width,
+                                       .eps = backbone.norm_eps,
+                                       .scratch = norm_scratch_});
+  };
+  norm(blocks, backbone.norm_f, backbone.dnorm_f, dy, /*accumulate=*/false);
+  for (size_t i = blocks; i-- > 0;) {
+    const Block& block = backbone.blocks[i];
+    if (again_.rows != 0) {
+      RunBlock(backbone, i, rows, again_.Rows(0, rows), pieces);
+    } else {
+      backbone.Norm(g_.ctx, h_[i].Rows(0, rows), block.norm_w, u);
+    }
+    block.mixer->Backward(g_, kept(i), u, Segments(pieces, i), dh, du);
+    norm(i, block.norm_w, block.dnorm_w, du, /*accumulate=*/true);
+  }
+  return dh;
+}
+
+}  // namespace hognose::models

@@ -1,0 +1,74 @@
+// Tape: a training pass of one sequence through a backbone, forward and back. Its memory depends on
+// the rows of a sequence, never on how many sequences a batch has: they pass one after the other
+// and add to the same gradients.
+#pragma once
+
+#include <span>
+#include <vector>
+
+#include "models/backbone.h"
+#include "nn/gradient.h"
+
+namespace hognose::models {
+
+enum class Checkpointing {
+  kNone,   // every block keeps what its backward pass needs
+  kLayer,  // only the blocks' inputs are kept; a block runs again before its backward pass
+};
+
+// A document of a pass, or a piece of one: its states as in nn::TrainSegment, of all blocks.
+struct Piece {
+  size_t begin = 0;
+  size_t count = 0;
+  const nn::State* initial = nullptr;
+  nn::State* last = nullptr;
+  nn::State* gradient = nullptr;
+};
+
+struct TapeOptions {
+  size_t rows = 0;  // of the longest sequence
+  Checkpointing checkpointing = Checkpointing::kNone;
+  bool exact = false;         // products of the forward pass in f32
+  size_t other_cols = 0;      // the largest K of products outside the backbone
+  size_t other_products = 0;  // GradContext::products that they need
+};
+
+class Tape {
+ public:
+  // Fails on a block that can't be trained, naming it.
+  static core::Result<Tape> Create(const Backbone& backbone, const core::Exec& exec,
+                                   const TapeOptions& options);
+
+  // [rows, D], for the caller to fill before Forward.
+  core::Mat<float> input(size_t rows) const { return h_[0].Rows(0, rows); }
+  // The residual stream behind the blocks, after norm_f [rows, D]; valid until the next Forward.
+  core::Mat<const float> Forward(const Backbone& backbone, size_t rows,
+                                 std::span<const Piece> pieces);
+  // Adds to the parameters' gradients. dy [rows, D] is the gradient of Forward's result; returns
+  // that of the input.
+  core::Mat<float> Backward(const Backbone& backbone, core::Mat<const float> dy,
+                            std::span<const Piece> pieces);
+
+  nn::GradContext& context() { return g_; }
+  size_t bytes() const { return bytes_; }
+
+ private:
+  explicit Tape(nn::GradContext g) : g_(std::move(g)) {}
+  std::span<const nn::TrainSegment> Segments(std::span<const Piece> pieces, size_t block);
+  core::Arena& kept(size_t block) { return kept_[kept_.size() == 1 ? 0 : block]; }
+  void RunBlock(const Backbone& backbone, size_t block, size_t rows, core::Mat<float> h,
+                std::span<const Piece> pieces);
+
+  nn::GradContext g_;
+  std::vector<core::Mat<float>> h_;  // what each block reads, and what comes after the last
+  core::Mat<float> u_;               // a block's normed input; Forward's result
+  core::Mat<float> du_, dh_;
+  core::Mat<float> again_;  // kLayer: a block's result that nobody needs
+  core::Vec<float> norm_scratch_;
+  std::vector<core::Arena> kept_;  // of each block; kLayer: of the block at hand
+  core::Arena memory_;
+  std::vector<nn::TrainSegment> segments_;
+  size_t bytes_ = 0;
+};
+
+}  // namespace hognose::models

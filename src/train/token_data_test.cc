@@ -1,6 +1,5 @@
 #include "train/token_data.h"
 
-#include <fmt/format.h>
 #include <gtest/gtest.h>
 
 #include <cstring>
@@ -8,6 +7,7 @@
 #include <vector>
 
 #include "io/test_util.h"
+#include "train/testing.h"
 
 namespace hognose::train {
 namespace {
@@ -23,20 +23,6 @@ io::Tokenizer MakeTokenizer() {
       "tokenizer.json");
   EXPECT_TRUE(tokenizer.ok()) << tokenizer.status().message();
   return std::move(*tokenizer);
-}
-
-template <typename T>
-std::string Npy(std::string_view descr, std::string_view shape, const std::vector<T>& values) {
-  std::string header =
-      fmt::format("{{'descr': '{}', 'fortran_order': False, 'shape': {}, }}", descr, shape);
-  header.append(63 - (10 + header.size()) % 64, ' ');
-  header += '\n';
-  std::string file("\x93NUMPY\1\0", 8);
-  file += static_cast<char>(header.size() & 0xFF);
-  file += static_cast<char>(header.size() >> 8);
-  file += header;
-  file.append(reinterpret_cast<const char*>(values.data()), values.size() * sizeof(T));
-  return file;
 }
 
 Ids All(const TokenData& data) {
@@ -75,10 +61,10 @@ TEST_F(TokenDataTest, ReadsEveryFormat) {
   Expect("a", "1, 2\n3,\r\n\t9 ", {1, 2, 3, 9});
   Expect("a.csv", "1,2,3", {1, 2, 3});
   Expect("a.jsonl", "1 2 3", {1, 2, 3});
-  Expect("a.npy", Npy<int64_t>("<i8", "(3,)", {1, 2, 9}), {1, 2, 9});
-  Expect("a.npy", Npy<int32_t>("<i4", "(3,)", {1, 2, 9}), {1, 2, 9});
-  Expect("noname", Npy<int32_t>("<i4", "(2,)", {1, 2}), {1, 2});
-  Expect("ids", Npy<int32_t>("<i4", "(2,)", {1, 2}), {1, 2}, DataFormat::kIds);
+  Expect("a.npy", MakeNpy<int64_t>("<i8", "(3,)", {1, 2, 9}), {1, 2, 9});
+  Expect("a.npy", MakeNpy<int32_t>("<i4", "(3,)", {1, 2, 9}), {1, 2, 9});
+  Expect("noname", MakeNpy<int32_t>("<i4", "(2,)", {1, 2}), {1, 2});
+  Expect("ids", MakeNpy<int32_t>("<i4", "(2,)", {1, 2}), {1, 2}, DataFormat::kIds);
   Expect("a.txt", "abca", {2, 3, 0});
   Expect("a.jsonl", "{\"text\": \"abc\"}\n", {2, 3});
   Expect("a.txt", "{\"text\": \"abc\"}", {2, 3}, DataFormat::kJsonl);
@@ -86,8 +72,8 @@ TEST_F(TokenDataTest, ReadsEveryFormat) {
 
 TEST_F(TokenDataTest, CopiesAnyPart) {
   for (const auto& data :
-       {Load("a", "1 2 3 4"), Load("b.npy", Npy<int64_t>("<i8", "(4,)", {1, 2, 3, 4})),
-        Load("c.npy", Npy<int32_t>("<i4", "(4,)", {1, 2, 3, 4}))}) {
+       {Load("a", "1 2 3 4"), Load("b.npy", MakeNpy<int64_t>("<i8", "(4,)", {1, 2, 3, 4})),
+        Load("c.npy", MakeNpy<int32_t>("<i4", "(4,)", {1, 2, 3, 4}))}) {
     Ids two(2);
     data->Copy(1, two);
     EXPECT_EQ(two, (Ids{2, 3}));
@@ -129,14 +115,14 @@ TEST_F(TokenDataTest, NamesWhatIsWrong) {
   EXPECT_TRUE(FailsWith(Error("a", "1 99999999999"), {"token 1: got \"99999999999\""}));
   EXPECT_TRUE(FailsWith(Error("a", "1 -2", DataFormat::kIds), {"token 1: got \"-2\""}));
   EXPECT_TRUE(FailsWith(Error("a", "1 2.0", DataFormat::kIds), {"token 1: got \"2.0\""}));
-  EXPECT_TRUE(FailsWith(Error("a.npy", Npy<int64_t>("<i8", "(2,)", {1, -1})),
+  EXPECT_TRUE(FailsWith(Error("a.npy", MakeNpy<int64_t>("<i8", "(2,)", {1, -1})),
                         {"/a.npy: token 1: got -1, want an id from 0 to 9"}));
-  EXPECT_TRUE(FailsWith(Error("a.npy", Npy<int64_t>("<i8", "(1,)", {int64_t{1} << 32})),
+  EXPECT_TRUE(FailsWith(Error("a.npy", MakeNpy<int64_t>("<i8", "(1,)", {int64_t{1} << 32})),
                         {"token 0: got 4294967296"}));
-  EXPECT_TRUE(FailsWith(Error("a.npy", Npy<int64_t>("<i8", "(1, 2)", {1, 1})),
+  EXPECT_TRUE(FailsWith(Error("a.npy", MakeNpy<int64_t>("<i8", "(1, 2)", {1, 1})),
                         {"/a.npy: got i64 [1, 2], want i64 or i32 of one dimension"}));
-  EXPECT_TRUE(FailsWith(Error("a.npy", Npy<float>("<f4", "(1,)", {1})), {"got f32 [1]"}));
-  EXPECT_TRUE(FailsWith(Error("a.npy", Npy<int64_t>("<i8", "(0,)", {})), {"got no tokens"}));
+  EXPECT_TRUE(FailsWith(Error("a.npy", MakeNpy<float>("<f4", "(1,)", {1})), {"got f32 [1]"}));
+  EXPECT_TRUE(FailsWith(Error("a.npy", MakeNpy<int64_t>("<i8", "(0,)", {})), {"got no tokens"}));
   EXPECT_TRUE(FailsWith(Error("a.npy", "1 2"), {"/a.npy: got no NPY file"}));
   EXPECT_TRUE(FailsWith(Error("a.txt", "ab\xFF"), {"/a.txt: "}));
   EXPECT_TRUE(FailsWith(TokenData::Load(folder_ / "none", {.vocab = 1}).status(),

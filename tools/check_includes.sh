@@ -12,8 +12,9 @@ kernels: kernels codecs core
 io: io codecs core
 nn: nn kernels codecs core
 models: models nn kernels codecs core
+train: train models nn kernels io codecs core
 runtime: runtime models nn kernels io codecs core hognose
-cli: cli runtime models nn kernels io codecs core
+cli: cli train runtime models nn kernels io codecs core
 "
 
 bad=$(

@@ -4,9 +4,9 @@
 #include <cmath>
 
 #include "cli/command.h"
-#include "cli/ids.h"
 #include "cli/options.h"
 #include "io/file.h"
+#include "io/ids.h"
 #include "io/npy.h"
 #include "runtime/perplexity.h"
 #include "runtime/session.h"
@@ -30,7 +30,7 @@ core::Result<std::vector<int32_t>> ReadIds(const ScoreOptions& o, const std::str
   HOGNOSE_ASSIGN(const std::string content, ReadInput(path));
   const std::string where = InputName(path);
   if (!o.ids.empty()) {
-    HOGNOSE_ASSIGN(auto ids, ParseIds(content, where));
+    HOGNOSE_ASSIGN(auto ids, io::ParseIds(content, where));
     if (!ids.empty()) return ids;
   } else {
     auto ids = model.tokenizer->Encode(content);

@@ -4,8 +4,8 @@
 #include <filesystem>
 
 #include "cli/command.h"
-#include "cli/ids.h"
 #include "cli/options.h"
+#include "io/ids.h"
 #include "io/tokenizer/tokenizer.h"
 
 namespace hognose::cli {
@@ -26,7 +26,7 @@ core::Status FromInput(const core::Status& status) {
 
 core::Result<int> Decode(const TokenizeOptions& o, const io::Tokenizer& tokenizer,
                          const std::string& input) {
-  HOGNOSE_ASSIGN(const auto ids, ParseIds(input, kInput));
+  HOGNOSE_ASSIGN(const auto ids, io::ParseIds(input, kInput));
   auto text = tokenizer.Decode(ids, /*skip_special=*/o.no_special);
   if (!text.ok()) return FromInput(text.status());
   if (o.json) {

@@ -168,9 +168,10 @@ Result<DType> FindDType(std::string_view descr, std::string_view where) {
   if (descr == "<f4") return DType::kF32;
   if (descr == "<f8") return DType::kF64;
   if (descr == "<i8") return DType::kI64;
+  if (descr == "<i4") return DType::kI32;
   const std::string_view why = descr.starts_with('>') ? " (little-endian)" : "";
   return Status::Failed(
-      fmt::format("{}: descr: got '{}', want '<f4', '<f8' or '<i8'{}", where, descr, why));
+      fmt::format("{}: descr: got '{}', want '<f4', '<f8', '<i8' or '<i4'{}", where, descr, why));
 }
 
 // False if the byte count overflows. A size of 0 doesn't hide an overflow.

@@ -1,5 +1,5 @@
-// NPY, NumPy's array file: little-endian float32 arrays out (version 1.0); float32, float64 and
-// int64 arrays in (versions 1.0 and 2.0).
+// NPY, NumPy's array file: little-endian float32 arrays out (version 1.0); float32, float64,
+// int64 and int32 arrays in (versions 1.0 and 2.0).
 //
 //   "\x93NUMPY" | u8 major, u8 minor | u16 (1.0) or u32 (2.0) n | n bytes of header | data
 //   {'descr': '<f4', 'fortran_order': False, 'shape': (3, 4), }
@@ -32,7 +32,7 @@ core::Status WriteNpy(const std::string& path, size_t rows, size_t cols,
 struct NpyArray {
   MappedFile file;
   std::unique_ptr<uint8_t[]> copy;  // the data, if it isn't aligned in the file
-  core::TensorView tensor;          // f32, f64 or i64, at most 4-D, C order
+  core::TensorView tensor;          // f32, f64, i64 or i32, at most 4-D, C order
 };
 core::Result<NpyArray> OpenNpy(const std::string& path);
 // The same over bytes in memory (tests, fuzzing); `bytes` must outlive the result.

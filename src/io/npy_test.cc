@@ -96,6 +96,7 @@ TEST(NpyTest, ReadsTypesShapesAndVersions) {
       {"<f4", "()", 4, "f32 []"},          {"<f8", "(3,)", 24, "f64 [3]"},
       {"<i8", "(2, 3)", 48, "i64 [2, 3]"}, {"<f4", "(1,2,3,4,)", 96, "f32 [1, 2, 3, 4]"},
       {"<f4", "(0, 5)", 0, "f32 [0, 5]"},  {"<i8", "(0,)", 0, "i64 [0]"},
+      {"<i4", "(5,)", 20, "i32 [5]"},
   };
   for (const auto& c : cases) {
     for (const char version : {1, 2}) {
@@ -156,8 +157,8 @@ TEST(NpyTest, RefusesOtherData) {
     return Error(MakeNpy(Dict(descr, order, shape), std::string(bytes, 'x')));
   };
   EXPECT_TRUE(FailsWith(error(">f4", "False", "(1,)", 4), {"descr: got '>f4'", "little-endian"}));
-  EXPECT_TRUE(
-      FailsWith(error("<f2", "False", "(1,)", 2), {"got '<f2', want '<f4', '<f8' or '<i8'"}));
+  EXPECT_TRUE(FailsWith(error("<f2", "False", "(1,)", 2),
+                        {"got '<f2', want '<f4', '<f8', '<i8' or '<i4'"}));
   EXPECT_TRUE(FailsWith(error("|O", "False", "(1,)", 8), {"descr: got '|O'"}));
   EXPECT_TRUE(
       FailsWith(error("<f4", "True", "(1, 2)", 8), {"fortran_order: got True, want False"}));

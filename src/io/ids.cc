@@ -1,11 +1,11 @@
-#include "cli/ids.h"
+#include "io/ids.h"
 
 #include <fmt/format.h>
 
 #include <algorithm>
 #include <charconv>
 
-namespace hognose::cli {
+namespace hognose::io {
 
 core::Result<std::vector<int32_t>> ParseIds(std::string_view text, const std::string& where) {
   constexpr std::string_view kBetween = " \t\r\n\v\f,";
@@ -25,4 +25,4 @@ core::Result<std::vector<int32_t>> ParseIds(std::string_view text, const std::st
   return ids;
 }
 
-}  // namespace hognose::cli
+}  // namespace hognose::io

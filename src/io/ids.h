@@ -8,9 +8,9 @@
 
 #include "core/status.h"
 
-namespace hognose::cli {
+namespace hognose::io {
 
 // Decimal ids between whitespace and commas. Errors: "<where>: token 3: got ...".
 core::Result<std::vector<int32_t>> ParseIds(std::string_view text, const std::string& where);
 
-}  // namespace hognose::cli
+}  // namespace hognose::io

@@ -1,0 +1,122 @@
+#include "train/parameters.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <bit>
+
+#include "codecs/decode.h"
+#include "codecs/float16.h"
+
+namespace hognose::train {
+namespace {
+
+constexpr size_t kAligned = 32;  // floats
+
+size_t Aligned(size_t floats) { return (floats + kAligned - 1) / kAligned * kAligned; }
+
+bool IsEmbedding(std::string_view name) {
+  return name.ends_with("embeddings.weight") || name.ends_with("embedding.weight");
+}
+
+}  // namespace
+
+bool HasNoDecay(std::string_view name) {
+  return name.ends_with("bias") || name.ends_with("A_log") || name.ends_with(".D") ||
+         name.ends_with("norm.weight") || name.ends_with("norm_f.weight") || IsEmbedding(name);
+}
+
+bool IsMatrix(std::string_view name, const core::TensorView& tensor) {
+  return tensor.rank == 2 && name.ends_with(".weight");
+}
+
+core::Result<Parameters> Parameters::Create(const core::TensorMap& tensors,
+                                            const std::string& where,
+                                            const ParameterOptions& options) {
+  Parameters p;
+  p.precision_ = options.precision;
+  // In their final order: by group, then by name.
+  for (const int group : {0, 1, 2}) {
+    for (const auto& [name, tensor] : tensors) {
+      const bool frozen = options.frozen && options.frozen(name);
+      if (group != (frozen ? 2 : HasNoDecay(name) ? 1 : 0)) continue;
+      if (!core::IsWeightFloat(tensor.dtype)) {
+        return core::Status::Failed(fmt::format("{}: {}: got {}, want f32, bf16 or f16 to train",
+                                                where, name, core::ToString(tensor)));
+      }
+      Parameter parameter{.name = name, .view = tensor, .offset = p.total_, .trained = !frozen};
+      if (options.precision != Precision::kF32 && IsMatrix(name, tensor)) {
+        p.copied_.push_back(p.parameters_.size());
+        p.copy_offsets_.push_back(p.copy_total_);
+        p.copy_total_ += Aligned(tensor.elements());
+      }
+      p.total_ += Aligned(tensor.elements());
+      p.elements_ += tensor.elements();
+      if (!frozen) p.trained_elements_ += tensor.elements();
+      p.parameters_.push_back(std::move(parameter));
+    }
+    if (group == 0) p.decayed_ = p.total_;
+    if (group == 1) p.trained_ = p.total_;
+  }
+  core::Arena measure;
+  p.Carve(measure, options);
+  HOGNOSE_ASSIGN(p.memory_, core::Arena::Allocate(measure.used()));
+  p.Carve(p.memory_, options);
+  for (Parameter& parameter : p.parameters_) {
+    const core::TensorView from = parameter.view;
+    float* value = p.values_.data + parameter.offset;
+    codecs::Decode(from, 0, {value, from.elements()});
+    parameter.view.data = value;
+    parameter.view.dtype = core::DType::kF32;
+    p.tensors_[parameter.name] = parameter.view;
+  }
+  for (size_t i = 0; i < p.copied_.size(); ++i) {
+    const Parameter& parameter = p.parameters_[p.copied_[i]];
+    core::TensorView& view = p.tensors_[parameter.name];
+    view.data = p.copies_.data + p.copy_offsets_[i];
+    view.dtype = p.precision_ == Precision::kBF16 ? core::DType::kBF16 : core::DType::kF16;
+  }
+  return p;
+}
+
+void Parameters::Carve(core::Arena& arena, const ParameterOptions& options) {
+  values_ = arena.NewVec<float>(total_);
+  gradients_ = arena.NewVec<float>(trained_);
+  m_ = arena.NewVec<float>(options.first_moment ? trained_ : 0);
+  v_ = arena.NewVec<float>(options.second_moment ? trained_ : 0);
+  copies_ = arena.NewVec<uint16_t>(copy_total_);
+}
+
+size_t Parameters::bytes() const { return memory_.used(); }
+
+models::GradientMap Parameters::gradient_map() const {
+  models::GradientMap map;
+  for (const Parameter& p : parameters_) {
+    if (p.trained) map[p.name] = gradient(p);
+  }
+  return map;
+}
+
+core::TensorMap Parameters::value_map() const {
+  core::TensorMap map;
+  for (const Parameter& p : parameters_) map[p.name] = p.view;
+  return map;
+}
+
+void Parameters::Update(core::Exec exec) {
+  constexpr size_t kPerTask = size_t{1} << 16;
+  for (size_t i = 0; i < copied_.size(); ++i) {
+    const core::TensorView& view = parameters_[copied_[i]].view;
+    const auto* from = view.As<float>();
+    uint16_t* to = copies_.data + copy_offsets_[i];
+    const size_t size = view.elements();
+    const bool bf16 = precision_ == Precision::kBF16;
+    exec.pool.Run((size + kPerTask - 1) / kPerTask, [&](size_t task) {
+      for (size_t k = task * kPerTask; k < std::min(size, (task + 1) * kPerTask); ++k) {
+        to[k] = bf16 ? codecs::EncodeBF16(from[k]).bits : codecs::EncodeF16(from[k]).bits;
+      }
+    });
+  }
+}
+
+}  // namespace hognose::train

@@ -1,0 +1,95 @@
+// Parameters: what training changes: values in f32, gradients and the optimiser's moments, each in
+// one allocation; and what the model reads: the values themselves, or copies of the matrices in 16
+// bits.
+//
+// Trained tensors that decay come first, then trained ones that don't, then frozen ones, each at a
+// multiple of 32 floats; the floats between them are zero and stay zero.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "core/arena.h"
+#include "core/exec.h"
+#include "core/status.h"
+#include "core/tensor.h"
+#include "models/tensor_loader.h"
+
+namespace hognose::train {
+
+enum class Precision : uint8_t {
+  kF32,
+  kBF16,  // products in BF16; values, moments, states and all small tensors in f32
+  kF16,   // the same in F16, with a scaled loss
+};
+
+// Whether weight decay leaves a tensor alone: A_log, D, dt_bias, every bias, norms' weights, the
+// embedding (with a head tied to it).
+bool HasNoDecay(std::string_view name);
+// Whether a tensor is a matrix of products, which Precision concerns.
+bool IsMatrix(std::string_view name, const core::TensorView& tensor);
+
+struct Parameter {
+  std::string name;
+  core::TensorView view;  // of its value, f32
+  size_t offset = 0;      // of its value, in floats; of its gradient too when trained
+  bool trained = true;
+};
+
+struct ParameterOptions {
+  std::function<bool(std::string_view name)> frozen = {};  // none: everything is trained
+  Precision precision = Precision::kF32;
+  bool second_moment = true;  // AdamW's; SGD has one at most
+  bool first_moment = true;
+};
+
+class Parameters {
+ public:
+  // Copies the tensors (f32, bf16 or f16; others are an error that names them). `where` begins
+  // messages.
+  static core::Result<Parameters> Create(const core::TensorMap& tensors, const std::string& where,
+                                         const ParameterOptions& options);
+
+  const std::vector<Parameter>& all() const { return parameters_; }
+  core::Vec<float> values() const { return values_; }
+  // The trained part of the values, of which the first decayed() decay, and what goes with it.
+  core::Vec<float> trained() const { return {values_.data, trained_}; }
+  size_t decayed() const { return decayed_; }
+  core::Vec<float> gradients() const { return gradients_; }
+  core::Vec<float> m() const { return m_; }  // empty where not kept
+  core::Vec<float> v() const { return v_; }
+  size_t trained_elements() const { return trained_elements_; }
+  size_t elements() const { return elements_; }
+  size_t bytes() const;
+
+  // What the model reads. Update() must follow every change of values.
+  const core::TensorMap& tensors() const { return tensors_; }
+  models::GradientMap gradient_map() const;
+  void Update(core::Exec exec);
+
+  // The values by name, f32: what is saved.
+  core::TensorMap value_map() const;
+  core::Vec<float> gradient(const Parameter& p) const {
+    return {gradients_.data + p.offset, p.view.elements()};
+  }
+
+ private:
+  Parameters() = default;
+  void Carve(core::Arena& arena, const ParameterOptions& options);
+
+  std::vector<Parameter> parameters_;
+  core::Vec<float> values_, gradients_, m_, v_;
+  core::Vec<uint16_t> copies_;          // of matrices, in 16 bits
+  std::vector<size_t> copied_;          // indices into parameters_
+  std::vector<size_t> copy_offsets_;    // into copies_
+  Precision precision_ = Precision::kF32;
+  size_t trained_ = 0, decayed_ = 0, total_ = 0, copy_total_ = 0;
+  size_t trained_elements_ = 0, elements_ = 0;
+  core::TensorMap tensors_;
+  core::Arena memory_;
+};
+
+}  // namespace hognose::train

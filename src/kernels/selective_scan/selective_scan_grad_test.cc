@@ -167,8 +167,9 @@ void Compare(core::Exec& exec, core::Rng& rng, size_t l, size_t e, size_t n, boo
   SelectiveScanGradRef(Args(in, want));
   SelectiveScanGrad(exec, Args(in, got));
   ExpectClose(got, want, TermSizes(in), Tolerance(l, e, n));
-  for (const auto* m : {&got.ddt, &got.dx, &got.dz, &got.db, &got.dc})
+  for (const auto* m : {&got.ddt, &got.dx, &got.dz, &got.db, &got.dc}) {
     ExpectGapsUntouched(*m, 7.0f);
+  }
   ExpectGapsUntouched(got.da, 0.25f);
 }
 
@@ -277,8 +278,8 @@ double Loss(const Operands& in, const float* value, double delta) {
 }
 
 // Against central differences of step 1e-5: they are off by 1e-10 f''' / 6 with f''' <= 10 of the
-// scale here, and by 2^-53 |loss| / 1e-5 = 1e-11 |loss|: below 1e-9. The oracle's result is rounded
-// to f32 once, eps / 2.
+// scale here, and by 2^-53 |loss| / 1e-5 = 1e-11 |loss|: below 1e-9. Both sides are
+// rounded to f32 once, eps / 2 each.
 TEST(SelectiveScanGradRef, EqualsCentralDifferences) {
   core::Rng rng(4);
   Operands in(rng, 6, 3, 4);
@@ -306,7 +307,6 @@ TEST(SelectiveScanGradRef, EqualsCentralDifferences) {
             static_cast<float>((Loss(in, value, kStep) - Loss(in, value, -kStep)) / (2.0 * kStep)));
       }
     }
-    // Both sides are rounded to f32: eps / 2 each.
     EXPECT_TRUE(CloseToScale(Flatten(gradient.mat), want, kEpsF32 + 1e-9)) << name;
   }
 }

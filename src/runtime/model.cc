@@ -13,7 +13,7 @@
 #include "kernels/find_nonfinite/find_nonfinite.h"
 #include "models/fields.h"
 #include "models/registry.h"
-#include "runtime/hash.h"
+#include "io/hash.h"
 
 namespace hognose::runtime {
 namespace {
@@ -180,7 +180,7 @@ size_t Model::weight_bytes() const {
 
 const std::string& Model::Digest() const {
   std::call_once(digest_once_, [this] {
-    Hasher hasher;
+    io::Hasher hasher;
     hasher.Add(io::ToJson(folder.config));
     for (const auto& [name, tensor] : folder.tensors) {
       hasher.Add(fmt::format("\n{} {}\n", name, core::ToString(tensor)));

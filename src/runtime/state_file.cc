@@ -7,7 +7,7 @@
 #include <deque>
 
 #include "io/safetensors.h"
-#include "runtime/hash.h"
+#include "io/hash.h"
 
 namespace hognose::runtime {
 namespace {
@@ -120,7 +120,7 @@ core::Status CheckBytes(std::span<const uint8_t> bytes, const std::string& where
   if (!at) return Damaged(where, "checksum");
   const std::string stored = header.substr(*at, kChecksumDigits);
   header.replace(*at, kChecksumDigits, kChecksumDigits, '0');
-  Hasher hasher;
+  io::Hasher hasher;
   hasher.Add(header);
   hasher.Add(all.substr(header.size()));
   const std::string computed = hasher.Hex();
@@ -235,7 +235,7 @@ core::Status WriteState(const std::string& path, const Session& session,
                                  {"text", ToHex(text)},
                                  {"checksum", std::string(kChecksumDigits, '0')}};
   std::string header = io::SafetensorsHeader(exported.tensors, metadata);
-  Hasher hasher;
+  io::Hasher hasher;
   hasher.Add(header);
   for (const auto& [name, tensor] : exported.tensors) hasher.Add(Bytes(tensor));
   const auto at = FindChecksum(header);

@@ -5,7 +5,7 @@
 #include <cstring>
 #include <fstream>
 
-#include "runtime/hash.h"
+#include "io/hash.h"
 #include "runtime/test_util.h"
 
 namespace hognose::runtime {
@@ -143,7 +143,7 @@ class StateFile : public ::testing::Test {
       all.append(static_cast<const char*>(tensor.data), tensor.bytes());
     }
     if (!sealed) return all;
-    Hasher hasher;
+    io::Hasher hasher;
     hasher.Add(all);
     const size_t at = all.find("\"checksum\":\"");
     EXPECT_NE(at, std::string::npos);

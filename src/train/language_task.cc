@@ -38,11 +38,10 @@ core::Status LanguageTask::Bind(const core::TensorMap& tensors,
                                       .gradients = &gradients};
   HOGNOSE_ASSIGN(model_, models::Build(checkpoint));
   if (pass_) return {};
-  HOGNOSE_ASSIGN(pass_, models::LanguageModelPass::Create(
-                            *model_, exec_,
-                            {.rows = options_.length,
-                             .checkpointing = options_.checkpointing,
-                             .exact = options_.exact}));
+  HOGNOSE_ASSIGN(pass_, models::LanguageModelPass::Create(*model_, exec_,
+                                                          {.rows = options_.length,
+                                                           .checkpointing = options_.checkpointing,
+                                                           .exact = options_.exact}));
   return {};
 }
 

@@ -16,9 +16,9 @@ namespace hognose::train {
 
 struct LanguageTaskOptions {
   Order order = Order::kShuffled;
-  size_t batch = 1;   // rows of one batch
+  size_t batch = 1;       // rows of one batch
   size_t accumulate = 1;  // batches of a step
-  size_t length = 1;  // L
+  size_t length = 1;      // L
   size_t steps = 1;
   uint64_t seed = 0;
   models::Checkpointing checkpointing = models::Checkpointing::kNone;
@@ -29,12 +29,9 @@ class LanguageTask : public Task {
  public:
   // `config` as in config.json, `where` its name for messages. The data must outlive the task;
   // `evaluation` may be null.
-  static core::Result<std::unique_ptr<LanguageTask>> Create(core::Exec exec,
-                                                            const core::Value& config,
-                                                            const std::string& where,
-                                                            const TokenData& data,
-                                                            const TokenData* evaluation,
-                                                            const LanguageTaskOptions& options);
+  static core::Result<std::unique_ptr<LanguageTask>> Create(
+      core::Exec exec, const core::Value& config, const std::string& where, const TokenData& data,
+      const TokenData* evaluation, const LanguageTaskOptions& options);
 
   core::Status Bind(const core::TensorMap& tensors, const models::GradientMap& gradients) override;
   size_t rows() const override { return options_.batch * options_.accumulate; }

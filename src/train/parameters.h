@@ -82,9 +82,9 @@ class Parameters {
 
   std::vector<Parameter> parameters_;
   core::Vec<float> values_, gradients_, m_, v_;
-  core::Vec<uint16_t> copies_;          // of matrices, in 16 bits
-  std::vector<size_t> copied_;          // indices into parameters_
-  std::vector<size_t> copy_offsets_;    // into copies_
+  core::Vec<uint16_t> copies_;        // of matrices, in 16 bits
+  std::vector<size_t> copied_;        // indices into parameters_
+  std::vector<size_t> copy_offsets_;  // into copies_
   Precision precision_ = Precision::kF32;
   size_t trained_ = 0, decayed_ = 0, total_ = 0, copy_total_ = 0;
   size_t trained_elements_ = 0, elements_ = 0;

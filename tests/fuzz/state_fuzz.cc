@@ -10,7 +10,7 @@
 #include "io/file.h"
 #include "io/json.h"
 #include "io/safetensors.h"
-#include "runtime/hash.h"
+#include "io/hash.h"
 #include "runtime/state_file.h"
 #include "tests/support/tiny_checkpoint.h"
 

@@ -1,11 +1,11 @@
-#include "runtime/hash.h"
+#include "io/hash.h"
 
 #include <fmt/format.h>
 
 #define XXH_STATIC_LINKING_ONLY  // the state's size
 #include <xxhash.h>
 
-namespace hognose::runtime {
+namespace hognose::io {
 
 struct Hasher::State {
   XXH3_state_t xxh;
@@ -23,4 +23,4 @@ std::string Hasher::Hex() const {
   return fmt::format("{:016x}{:016x}", hash.high64, hash.low64);
 }
 
-}  // namespace hognose::runtime
+}  // namespace hognose::io

@@ -5,7 +5,7 @@
 #include <string>
 #include <string_view>
 
-namespace hognose::runtime {
+namespace hognose::io {
 
 class Hasher {
  public:
@@ -22,4 +22,4 @@ class Hasher {
   std::unique_ptr<State> state_;
 };
 
-}  // namespace hognose::runtime
+}  // namespace hognose::io

@@ -201,14 +201,15 @@ bool Interrupted() { return interrupted.load(); }
 Progress::Progress(std::string label, size_t total)
     : label_(std::move(label)), total_(total), terminal_(isatty(STDERR_FILENO) == 1) {}
 
-void Progress::Update(size_t done) {
+void Progress::Update(size_t done, const std::string& text) {
   const int percent = total_ == 0 ? 100 : static_cast<int>(done * 100 / total_);
-  if (!terminal_ || percent == shown_) return;
+  if (!terminal_ || (percent == shown_ && text.empty())) return;
   shown_ = percent;
   constexpr int kWidth = 30;
   const int filled = percent * kWidth / 100;
-  (void)WriteAll(STDERR_FILENO, fmt::format("\r{} [{}{}] {:3}%", label_, std::string(filled, '#'),
-                                            std::string(kWidth - filled, '.'), percent));
+  (void)WriteAll(STDERR_FILENO,
+                 fmt::format("\r{} [{}{}] {:3}% {}\x1b[K", label_, std::string(filled, '#'),
+                             std::string(kWidth - filled, '.'), percent, text));
 }
 
 Progress::~Progress() {

@@ -46,6 +46,7 @@ Runner AddTokenize(CLI::App& app);
 Runner AddQuantize(CLI::App& app);
 Runner AddInspect(CLI::App& app);
 Runner AddBench(CLI::App& app);
+Runner AddTrain(CLI::App& app);
 
 // `path`, or the bundled model when it is empty.
 core::Result<std::string> ModelPath(const std::string& path);
@@ -89,7 +90,8 @@ class Progress {
  public:
   Progress(std::string label, size_t total);
   ~Progress();
-  void Update(size_t done);
+  // `text`, if any, follows the bar.
+  void Update(size_t done, const std::string& text = {});
 
  private:
   std::string label_;

@@ -26,6 +26,7 @@ constexpr Subcommand kSubcommands[] = {
     {"run", "Continue a text", AddRun},
     {"score", "Perplexity and logits of a given text", AddScore},
     {"tokenize", "Text on standard input to token ids, or back", AddTokenize},
+    {"train", "A model from data", AddTrain},
     {"quantize", "A checkpoint whose matrices take fewer bytes", AddQuantize},
     {"inspect", "What a model folder or a state file holds", AddInspect},
     {"bench", "Speed of prompt and generation", AddBench},
@@ -55,7 +56,8 @@ int Main(int argc, char** argv) {
   signal(SIGPIPE, SIG_IGN);
   signal(SIGXFSZ, SIG_IGN);
   EndOnInterrupt();
-  CLI::App app("Runs selective state-space models (Mamba, Mamba-2, Falcon-Mamba).", "hognose");
+  CLI::App app("Runs and trains selective state-space models (Mamba, Mamba-2, Falcon-Mamba).",
+               "hognose");
   app.set_version_flag("--version", HOGNOSE_VERSION);
   app.require_subcommand(1);
   app.footer("hognose SUBCOMMAND --help lists the options of each.");

@@ -166,6 +166,11 @@ void AddFlag(CLI::App& app, const std::string& names, bool* flag, const std::str
   app.add_flag(names, *flag, help);
 }
 
+void AddConfigFile(CLI::App& app, const std::string& names, const std::string& help) {
+  app.set_config(names, "", help)->type_name("PATH");
+  app.allow_config_extras(false);
+}
+
 std::string DescribeParseError(const CLI::ParseError& error, const CLI::App& app) {
   auto rest = app.remaining(/*recurse=*/true);
   std::erase(rest, "--");

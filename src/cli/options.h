@@ -37,6 +37,8 @@ void AddFlag(CLI::App& app, const std::string& names, bool* flag, const std::str
 // One of `words`.
 void AddChoice(CLI::App& app, const std::string& names, std::string* word,
                const std::vector<std::string>& words, const std::string& help);
+// A TOML file with the same options by their long names; what the command line says counts more.
+void AddConfigFile(CLI::App& app, const std::string& names, const std::string& help);
 
 // CLI11's faults as one line that begins with the flag.
 std::string DescribeParseError(const CLI::ParseError& error, const CLI::App& app);

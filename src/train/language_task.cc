@@ -38,10 +38,12 @@ core::Status LanguageTask::Bind(const core::TensorMap& tensors,
                                       .gradients = &gradients};
   HOGNOSE_ASSIGN(model_, models::Build(checkpoint));
   if (pass_) return {};
-  HOGNOSE_ASSIGN(pass_, models::LanguageModelPass::Create(*model_, exec_,
-                                                          {.rows = options_.length,
-                                                           .checkpointing = options_.checkpointing,
-                                                           .exact = options_.exact}));
+  HOGNOSE_ASSIGN(auto pass,
+                 models::LanguageModelPass::Create(*model_, exec_,
+                                                   {.rows = options_.length,
+                                                    .checkpointing = options_.checkpointing,
+                                                    .exact = options_.exact}));
+  pass_.emplace(std::move(pass));
   return {};
 }
 

@@ -1,0 +1,190 @@
+#include "cli/train_options.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <charconv>
+
+#include "cli/options.h"
+
+namespace hognose::cli {
+namespace {
+
+constexpr uint64_t kMany = uint64_t{1} << 40;
+constexpr uint64_t kLargeSize = uint64_t{1} << 24;
+constexpr double kLarge = 1e30;
+
+void AddModelFlags(CLI::App& app, TrainFlags& f) {
+  AddPath(app, "--init", &f.init, "Folder of a model to go on from; else a new one");
+  AddChoice(app, "--arch", &f.architecture, {"mamba", "mamba2"}, "A new model's architecture");
+  AddPath(app, "--model-config", &f.model_config, "A new model's config.json, in place of sizes");
+  AddPath(app, "--tokenizer", &f.tokenizer, "A new model's tokenizer.json");
+  AddInteger(app, "--vocab", &f.vocab, 1, kLargeSize, "Ids of a new model without tokenizer");
+  AddInteger(app, "--d-model", &f.width, 1, kLargeSize, "Width");
+  AddInteger(app, "--layers", &f.layers, 1, 10000, "Blocks");
+  AddInteger(app, "--d-state", &f.states, 1, kLargeSize, "States (mamba 16, mamba2 128)");
+  AddInteger(app, "--head-dim", &f.head_dim, 1, kLargeSize, "Width of a head (mamba2)");
+  AddInteger(app, "--groups", &f.groups, 1, kLargeSize, "Groups of b and c (mamba2)");
+  AddInteger(app, "--expand", &f.expand, 1, 1024, "Inner width over width");
+  AddInteger(app, "--conv-width", &f.taps, 1, 1024, "Taps of the convolution");
+  AddInteger(app, "--dt-rank", &f.dt_rank, 1, kLargeSize, "Rank of dt (mamba; width / 16)");
+  AddPath(app, "--time-step-limit", &f.time_step_limit,
+          "LOW,HIGH: bounds of dt, kept in config.json (mamba2)");
+}
+
+void AddDataFlags(CLI::App& app, TrainFlags& f) {
+  AddChoice(app, "--task", &f.task, {"lm", "regression", "classification"}, "What is learned");
+  AddPath(app, "--data", &f.data, "Ids (.npy or text), text, or JSONL with \"text\"");
+  AddChoice(app, "--data-format", &f.data_format, {"auto", "ids", "text", "jsonl", "csv", "npy"},
+            "What --data and --eval hold");
+  AddPath(app, "--eval", &f.evaluation, "Held-out data of the same kind");
+  AddChoice(app, "--order", &f.order, {"shuffled", "sequential"}, "Of the sequences");
+  AddInteger(app, "--batch-size", &f.batch, 1, kLargeSize, "Sequences of a batch");
+  AddInteger(app, "--sequence-length", &f.length, 1, kLargeSize, "Tokens or rows of a sequence");
+  AddInteger(app, "--accumulate", &f.accumulate, 1, kLargeSize, "Batches of a step");
+}
+
+void AddRunFlags(CLI::App& app, TrainFlags& f) {
+  AddPath(app, "--out", &f.out, "Folder to write");
+  AddInteger(app, "--steps", &f.steps, 1, kMany, "Steps of the run");
+  AddInteger(app, "--seed", &f.seed, 0, UINT64_MAX, "Of initial values and order");
+  AddInteger(app, "--eval-every", &f.eval_every, 0, kMany, "Steps between evaluations");
+  AddInteger(app, "--save-every", &f.save_every, 0, kMany, "Steps between checkpoints");
+  AddFlag(app, "--resume", &f.resume, "Go on from the checkpoint in --out");
+  AddFlag(app, "--force", &f.force, "Replace an existing folder");
+  AddPath(app, "--log", &f.log, "JSON lines, one a step");
+  AddPath(app, "--gradients", &f.gradients, "F32 safetensors of the first step's gradients");
+}
+
+void AddOptimizerFlags(CLI::App& app, TrainFlags& f) {
+  AddChoice(app, "--optimizer", &f.optimizer, {"adamw", "sgd"}, "");
+  AddReal(app, "--lr", &f.lr, 0.0, kLarge, "Learning rate at its peak");
+  AddReal(app, "--min-lr", &f.min_lr, 0.0, kLarge, "Where cosine ends");
+  AddChoice(app, "--schedule", &f.schedule, {"cosine", "constant"}, "After the warm-up");
+  AddInteger(app, "--warmup", &f.warmup, 0, kMany, "Steps of rising learning rate");
+  AddReal(app, "--weight-decay", &f.weight_decay, 0.0, kLarge, "");
+  AddReal(app, "--beta1", &f.beta1, 0.0, 0.9999999, "AdamW");
+  AddReal(app, "--beta2", &f.beta2, 0.0, 0.9999999, "AdamW");
+  AddReal(app, "--eps", &f.eps, 0.0, kLarge, "AdamW");
+  AddReal(app, "--momentum", &f.momentum, 0.0, 0.9999999, "SGD");
+  AddReal(app, "--clip", &f.clip, 0.0, kLarge, "Largest norm of the gradients; 0: any");
+  AddReal(app, "--max-spectral-radius", &f.max_spectral_radius, 0.0, 1.0,
+          "Bound of every decay exp(dt A); needs a time step limit above 0");
+  AddTexts(app, "--freeze", &f.freeze, "Tensors whose name contains this stay as they are");
+}
+
+}  // namespace
+
+void AddTrainFlags(CLI::App& app, TrainFlags& f) {
+  AddModelFlags(app, f);
+  AddDataFlags(app, f);
+  AddRunFlags(app, f);
+  AddOptimizerFlags(app, f);
+  AddChoice(app, "--precision", &f.precision, {"f32", "bf16"}, "Of matrix products");
+  AddChoice(app, "--checkpoint", &f.checkpoint, {"none", "layer"},
+            "layer: less memory, each block's forward pass twice");
+  AddChoice(app, "--gradient-memory", &f.gradient_memory, {"shared"},
+            "One buffer, to which sequences add in their order");
+  AddConfigFile(app, "--config", "The same flags as TOML");
+  AddCommon(app, f.common);
+}
+
+core::Status CheckTrainFlags(const TrainFlags& f) {
+  if (f.data.empty()) return core::Status::Usage("--data: got none, want a file");
+  if (f.out.empty()) return core::Status::Usage("--out: got none, want a folder to write");
+  if (f.resume && f.force)
+    return core::Status::Usage("--force: got --resume too, want one of them");
+  if (!f.init.empty() && !f.model_config.empty()) {
+    return core::Status::Usage("--model-config: got --init too, want one of them");
+  }
+  if (f.eval_every != 0 && f.evaluation.empty() && f.task == "lm") {
+    return core::Status::Usage("--eval-every: got no --eval, want held-out data");
+  }
+  if (f.max_spectral_radius == 1.0) {
+    return core::Status::Usage("--max-spectral-radius: got 1, want a number below it");
+  }
+  return ScheduleOf(f).Check();
+}
+
+train::Precision PrecisionOf(const TrainFlags& f) {
+  return f.precision == "bf16" ? train::Precision::kBF16 : train::Precision::kF32;
+}
+
+train::Schedule ScheduleOf(const TrainFlags& f) {
+  return {.kind = f.schedule == "cosine" ? train::ScheduleKind::kCosine
+                                         : train::ScheduleKind::kConstant,
+          .peak = f.lr,
+          .min = f.min_lr,
+          .warmup = f.warmup,
+          .total = f.steps};
+}
+
+train::OptimizerOptions OptimizerOf(const TrainFlags& f) {
+  return {.kind = f.optimizer == "sgd" ? train::OptimizerKind::kSgd : train::OptimizerKind::kAdamW,
+          .beta1 = f.beta1,
+          .beta2 = f.beta2,
+          .eps = f.eps,
+          .momentum = f.momentum,
+          .weight_decay = f.weight_decay,
+          .clip = f.clip};
+}
+
+core::Result<train::ModelSizes> SizesOf(const TrainFlags& f) {
+  train::ModelSizes s{.architecture = f.architecture,
+                      .width = f.width,
+                      .layers = f.layers,
+                      .expand = f.expand,
+                      .states = f.states.value_or(0),
+                      .head_dim = f.head_dim,
+                      .groups = f.groups,
+                      .taps = f.taps,
+                      .dt_rank = f.dt_rank.value_or(0)};
+  if (f.time_step_limit.empty()) return s;
+  const char* const end = f.time_step_limit.data() + f.time_step_limit.size();
+  double low = 0.0, high = 0.0;
+  const auto first = std::from_chars(f.time_step_limit.data(), end, low);
+  bool good = first.ec == std::errc() && first.ptr != end && *first.ptr == ',';
+  if (good) {
+    const auto second = std::from_chars(first.ptr + 1, end, high);
+    good = second.ec == std::errc() && second.ptr == end && low >= 0.0 && low < high;
+  }
+  if (!good) {
+    return core::Status::Usage(fmt::format(
+        "--time-step-limit: got \"{}\", want LOW,HIGH with 0 <= LOW < HIGH", f.time_step_limit));
+  }
+  s.dt_limit = {low, high};
+  return s;
+}
+
+core::Value SettingsOf(const TrainFlags& f) {
+  return core::Value::Object{
+      {"task", f.task},
+      {"order", f.order},
+      {"batch-size", f.batch},
+      {"sequence-length", f.length},
+      {"accumulate", f.accumulate},
+      {"steps", f.steps},
+      {"seed", fmt::format("{}", f.seed)},
+      {"optimizer", f.optimizer},
+      {"lr", f.lr},
+      {"min-lr", f.min_lr},
+      {"schedule", f.schedule},
+      {"warmup", f.warmup},
+      {"weight-decay", f.weight_decay},
+      {"beta1", f.beta1},
+      {"beta2", f.beta2},
+      {"eps", f.eps},
+      {"momentum", f.momentum},
+      {"clip", f.clip},
+      {"max-spectral-radius", f.max_spectral_radius},
+      {"precision", f.precision},
+  };
+}
+
+bool IsFrozen(const TrainFlags& f, std::string_view name) {
+  return std::any_of(f.freeze.begin(), f.freeze.end(), [&](const std::string& pattern) {
+    return name.find(pattern) != std::string_view::npos;
+  });
+}
+
+}  // namespace hognose::cli

@@ -1,0 +1,216 @@
+#include "cli/train_run.h"
+
+#include <fmt/format.h>
+#include <sys/resource.h>
+
+#include <chrono>
+#include <cmath>
+#include <filesystem>
+#include <optional>
+
+#include "cli/output_folder.h"
+#include "io/file.h"
+#include "io/json.h"
+#include "train/checkpoint.h"
+#include "train/loss_curve.h"
+#include "train/train_log.h"
+#include "train/trainer.h"
+
+namespace hognose::cli {
+namespace {
+
+namespace fs = std::filesystem;
+using Clock = std::chrono::steady_clock;
+
+double SecondsSince(Clock::time_point start) {
+  return std::chrono::duration<double>(Clock::now() - start).count();
+}
+
+uint64_t PeakMemory() {
+  struct rusage usage = {};
+  getrusage(RUSAGE_SELF, &usage);
+  return static_cast<uint64_t>(usage.ru_maxrss) * 1024;
+}
+
+std::string Duration(double seconds) {
+  const auto whole = static_cast<uint64_t>(seconds + 0.5);
+  return whole >= 3600 ? fmt::format("{}:{:02}:{:02}", whole / 3600, whole / 60 % 60, whole % 60)
+                       : fmt::format("{}:{:02}", whole / 60, whole % 60);
+}
+
+// What a run has written and seen so far.
+class Session {
+ public:
+  explicit Session(const TrainRun& run)
+      : run_(run),
+        trainer_(run.exec, run.task, run.parameters,
+                 {.optimizer = OptimizerOf(run.flags),
+                  .schedule = ScheduleOf(run.flags),
+                  .precision = PrecisionOf(run.flags),
+                  .min_a_log = run.min_a_log}) {}
+
+  core::Status Begin();
+  core::Status Train();
+  core::Status Finish();
+
+ private:
+  std::string File(std::string_view name) const {
+    return (fs::path(run_.flags.out) / name).string();
+  }
+  core::Status WriteFolder(const OutputFolder& folder);
+  core::Status OneStep(Progress& bar);
+  core::Status Save();
+  core::Status Evaluate();
+
+  const TrainRun& run_;
+  train::Trainer trainer_;
+  std::optional<train::TrainLog> log_;
+  std::vector<train::CurvePoint> curve_, evaluations_;
+  size_t first_ = 0;  // step at which this process began
+  size_t saved_ = 0;  // step of the checkpoint on disk
+  size_t skipped_ = 0;
+  double last_loss_ = 0.0;
+  Clock::time_point start_ = Clock::now();
+};
+
+core::Status Session::WriteFolder(const OutputFolder& folder) {
+  HOGNOSE_TRY(io::WriteFile(folder / "config.json", io::ToJson(run_.config, 2) + "\n"));
+  for (const auto& [name, bytes] : run_.files) {
+    HOGNOSE_TRY(io::WriteFile(folder / name.c_str(), bytes));
+  }
+  HOGNOSE_TRY(train::SaveModel(folder / "model.safetensors", run_.parameters));
+  return train::SaveState(folder / std::string(train::kStateFile).c_str(), run_.parameters,
+                          trainer_, SettingsOf(run_.flags));
+}
+
+// A new run's folder appears whole, with a checkpoint before the first step: from then on there is
+// always one.
+core::Status Session::Begin() {
+  const TrainFlags& f = run_.flags;
+  if (!f.log.empty()) HOGNOSE_TRY(CheckWritable(f.log));
+  if (!f.gradients.empty()) HOGNOSE_TRY(CheckWritable(f.gradients));
+  if (f.resume) {
+    HOGNOSE_TRY(
+        train::LoadState(File(train::kStateFile), run_.parameters, trainer_, SettingsOf(f)));
+    first_ = saved_ = trainer_.step();
+  } else {
+    HOGNOSE_ASSIGN(auto folder, OutputFolder::Create(f.out, f.init, f.force));
+    HOGNOSE_TRY(folder.Named(WriteFolder(folder)));
+    HOGNOSE_TRY(folder.Commit());
+  }
+  HOGNOSE_TRY(trainer_.Bind());
+  if (f.log.empty()) return {};
+  std::vector<train::LogEntry> kept;
+  auto log =
+      f.resume ? train::TrainLog::Resume(f.log, first_, &kept) : train::TrainLog::Create(f.log);
+  HOGNOSE_TRY(log.status());
+  log_.emplace(std::move(*log));
+  for (const auto& entry : kept) curve_.push_back({entry.step, entry.loss});
+  return {};
+}
+
+// The state first: it alone is what a run is resumed from.
+core::Status Session::Save() {
+  HOGNOSE_TRY(
+      train::SaveState(File(train::kStateFile), run_.parameters, trainer_, SettingsOf(run_.flags)));
+  HOGNOSE_TRY(train::SaveModel(File("model.safetensors"), run_.parameters));
+  HOGNOSE_TRY(io::WriteFile(File("loss.svg"), train::DrawLossCurve(curve_, evaluations_)));
+  saved_ = trainer_.step();
+  return {};
+}
+
+core::Status Session::Evaluate() {
+  const double loss = run_.task.Evaluate();
+  evaluations_.push_back({trainer_.step(), loss});
+  Note(fmt::format("step {}: held-out loss {:.4f}", trainer_.step(), loss));
+  return {};
+}
+
+core::Status Session::OneStep(Progress& bar) {
+  const TrainFlags& f = run_.flags;
+  const size_t step = trainer_.step();
+  const auto begin = Clock::now();
+  const bool write = step == 0 && !f.gradients.empty();
+  const auto sink = [&](float factor) {
+    return train::SaveGradients(f.gradients, run_.parameters, factor);
+  };
+  HOGNOSE_ASSIGN(
+      const train::StepResult result,
+      trainer_.Step(write ? train::Trainer::GradientSink(sink) : train::Trainer::GradientSink()));
+  last_loss_ = result.loss;
+  skipped_ += result.skipped;
+  const double seconds = std::max(SecondsSince(begin), 1e-9);
+  const train::LogEntry entry{
+      .step = step,
+      .loss = result.loss,
+      .grad_norm = result.grad_norm,
+      .lr = result.lr,
+      .tokens_per_second = static_cast<double>(run_.task.tokens_per_step()) / seconds,
+      .memory_bytes = PeakMemory(),
+      .scale = result.scale};
+  curve_.push_back({step, result.loss});
+  if (log_) HOGNOSE_TRY(log_->Write(entry));
+  const double each = SecondsSince(start_) / static_cast<double>(trainer_.step() - first_);
+  bar.Update(trainer_.step(),
+             fmt::format("loss {:.4f}, {} left", result.loss,
+                         Duration(each * static_cast<double>(f.steps - trainer_.step()))));
+  return {};
+}
+
+core::Status Session::Train() {
+  const TrainFlags& f = run_.flags;
+  const auto due = [&](uint64_t every) { return every != 0 && trainer_.step() % every == 0; };
+  Progress bar("train", f.steps);
+  while (trainer_.step() < f.steps && !Interrupted()) {
+    HOGNOSE_TRY(OneStep(bar));
+    const bool last = trainer_.step() == f.steps;
+    if (run_.task.has_evaluation() && (due(f.eval_every) || last)) HOGNOSE_TRY(Evaluate());
+    if (due(f.save_every)) HOGNOSE_TRY(Save());
+  }
+  return saved_ == trainer_.step() && saved_ != first_ ? core::Status() : Save();
+}
+
+core::Status Session::Finish() {
+  const double seconds = SecondsSince(start_);
+  const size_t done = trainer_.step() - first_;
+  const double speed =
+      static_cast<double>(done * run_.task.tokens_per_step()) / std::max(seconds, 1e-9);
+  const bool evaluated = !evaluations_.empty();
+  if (run_.flags.common.json) {
+    core::Value::Object report = {{"out", run_.flags.out},
+                                  {"steps", trainer_.step()},
+                                  {"loss", last_loss_},
+                                  {"parameters", run_.parameters.elements()},
+                                  {"trained_parameters", run_.parameters.trained_elements()},
+                                  {std::string(run_.unit) + "_per_second", speed},
+                                  {"memory_bytes", PeakMemory()},
+                                  {"skipped_steps", skipped_}};
+    if (evaluated) report.emplace_back("held_out_loss", evaluations_.back().loss);
+    PrintJson(report);
+    return {};
+  }
+  std::string line = fmt::format("step {}: loss {:.4f}", trainer_.step(), last_loss_);
+  if (evaluated) line += fmt::format(", held-out loss {:.4f}", evaluations_.back().loss);
+  Print(fmt::format("{}, {} written\n", line, run_.flags.out));
+  Note(fmt::format("{} steps in {}, {:.0f} {}/s, {} MiB", done, Duration(seconds), speed, run_.unit,
+                   PeakMemory() >> 20));
+  return {};
+}
+
+}  // namespace
+
+core::Result<int> RunTraining(const TrainRun& run) {
+  const train::Parameters& p = run.parameters;
+  Note(fmt::format(
+      "{} parameters, {} trained ({:.2f} %), {} MiB for them", p.elements(), p.trained_elements(),
+      100.0 * static_cast<double>(p.trained_elements()) / static_cast<double>(p.elements()),
+      p.bytes() >> 20));
+  CatchInterrupt();
+  Session session(run);
+  HOGNOSE_TRY(session.Begin());
+  HOGNOSE_TRY(session.Train());
+  HOGNOSE_TRY(session.Finish());
+  return Interrupted() ? kExitInterrupted : kExitDone;
+}
+
+}  // namespace hognose::cli

@@ -6,6 +6,7 @@
 #include <unistd.h>
 
 #include <CLI/CLI.hpp>
+#include <algorithm>
 #include <cstdlib>
 #include <new>
 
@@ -66,8 +67,13 @@ int Main(int argc, char** argv) {
     CLI::App* command = app.add_subcommand(sub.name, sub.description);
     runners.emplace_back(command, sub.add(*command));
   }
+  std::vector<std::string> arguments(argv + 1, argv + argc);
+  if (!arguments.empty() && arguments[0] == "train") {
+    if (const auto status = ExpandConfigFile(&arguments); !status.ok()) return Fail(status);
+  }
+  std::reverse(arguments.begin(), arguments.end());  // CLI11 takes them from the back
   try {
-    app.parse(argc, argv);
+    app.parse(std::move(arguments));
   } catch (const CLI::CallForHelp&) {
     return PrintAll(app.help());
   } catch (const CLI::CallForVersion&) {

@@ -4,7 +4,10 @@
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
+#include <cerrno>
 #include <charconv>
+#include <cstring>
+#include <fstream>
 #include <functional>
 #include <memory>
 #include <optional>
@@ -166,9 +169,39 @@ void AddFlag(CLI::App& app, const std::string& names, bool* flag, const std::str
   app.add_flag(names, *flag, help);
 }
 
-void AddConfigFile(CLI::App& app, const std::string& names, const std::string& help) {
-  app.set_config(names, "", help)->type_name("PATH");
-  app.allow_config_extras(false);
+core::Status ExpandConfigFile(std::vector<std::string>* arguments) {
+  std::vector<std::string> expanded;
+  for (size_t i = 0; i < arguments->size(); ++i) {
+    const std::string& argument = (*arguments)[i];
+    const bool joined = argument.starts_with("--config=");
+    if (!joined && (argument != "--config" || i + 1 == arguments->size())) {
+      expanded.push_back(argument);
+      continue;
+    }
+    const std::string path = joined ? argument.substr(argument.find('=') + 1) : (*arguments)[++i];
+    std::ifstream file(path);
+    if (!file) {
+      return core::Status::Usage(
+          fmt::format("--config: could not open \"{}\": {}", path, std::strerror(errno)));
+    }
+    try {
+      for (const CLI::ConfigItem& item : CLI::ConfigTOML().from_config(file)) {
+        if (!item.parents.empty() || item.inputs.empty()) {
+          return core::Status::Usage(
+              fmt::format("--config: {}: got {}, want name = value", path, item.fullname()));
+        }
+        for (const std::string& value : item.inputs) {
+          if (value == "false") continue;  // a flag that isn't set
+          expanded.push_back("--" + item.name);
+          if (value != "true") expanded.push_back(value);
+        }
+      }
+    } catch (const CLI::Error& error) {
+      return core::Status::Usage(fmt::format("--config: {}: {}", path, error.what()));
+    }
+  }
+  *arguments = std::move(expanded);
+  return {};
 }
 
 std::string DescribeParseError(const CLI::ParseError& error, const CLI::App& app) {

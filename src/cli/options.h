@@ -8,6 +8,8 @@
 #include <string>
 #include <vector>
 
+#include "core/status.h"
+
 // CLI11 is large: only options.cc and main.cc see it.
 namespace CLI {
 class App;
@@ -37,8 +39,9 @@ void AddFlag(CLI::App& app, const std::string& names, bool* flag, const std::str
 // One of `words`.
 void AddChoice(CLI::App& app, const std::string& names, std::string* word,
                const std::vector<std::string>& words, const std::string& help);
-// A TOML file with the same options by their long names; what the command line says counts more.
-void AddConfigFile(CLI::App& app, const std::string& names, const std::string& help);
+// "--config FILE" among a command's arguments, replaced by what that TOML file says, as if it stood
+// there: a key is an option's long name. Options after it replace what it says.
+core::Status ExpandConfigFile(std::vector<std::string>* arguments);
 
 // CLI11's faults as one line that begins with the flag.
 std::string DescribeParseError(const CLI::ParseError& error, const CLI::App& app);

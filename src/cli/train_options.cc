@@ -85,7 +85,7 @@ void AddTrainFlags(CLI::App& app, TrainFlags& f) {
             "layer: less memory, each block's forward pass twice");
   AddChoice(app, "--gradient-memory", &f.gradient_memory, {"shared"},
             "One buffer, to which sequences add in their order");
-  AddConfigFile(app, "--config", "The same flags as TOML");
+  AddPath(app, "--config", &f.config, "TOML file of flags by their long names");
   AddCommon(app, f.common);
 }
 

@@ -38,6 +38,7 @@ struct TrainFlags {
   std::vector<std::string> freeze;
   // How it is computed.
   std::string precision = "f32", checkpoint = "none", gradient_memory = "shared";
+  std::string config;  // read before the flags are
 };
 
 // Adds all of them and --config FILE.toml.

@@ -93,6 +93,10 @@ core::Status Session::Begin() {
     HOGNOSE_TRY(
         train::LoadState(File(train::kStateFile), run_.parameters, trainer_, SettingsOf(f)));
     first_ = saved_ = trainer_.step();
+    if (first_ >= f.steps) {
+      return core::Status::Failed(fmt::format(
+          "{}: the run has all its {} steps, nothing is left to resume", f.out, f.steps));
+    }
   } else {
     HOGNOSE_ASSIGN(auto folder, OutputFolder::Create(f.out, f.init, f.force));
     HOGNOSE_TRY(folder.Named(WriteFolder(folder)));

@@ -54,7 +54,7 @@ double LanguageModelPass::HeadBlock(const LanguageModel& model, core::Mat<const 
   nn::GradContext& g = tape_.context();
   const core::Mat<float> logits = logits_.Rows(0, count);
   const core::Mat<const float> rows = u.Rows(begin, count);
-  model.head.Forward(g.ctx, nn::Group::kHead, rows, logits);
+  model.head.Forward(g, nn::Group::kHead, rows, logits);
   kernels::CrossEntropy(g.ctx.exec, {.logits = logits,
                                      .targets = targets.subspan(begin, count),
                                      .scale = scale,

@@ -18,9 +18,29 @@ void Linear::Forward(Context& ctx, Group group, core::Mat<const float> x, core::
                              .scratch = ctx.x_scratch});
 }
 
+void Linear::Forward(GradContext& g, Group group, core::Mat<const float> x, core::Mat<float> y,
+                     bool accumulate) const {
+  if (kernels::PickActivations(w, g.ctx.exact) != kernels::Activations::kF32) {
+    return Forward(g.ctx, group, x, y, accumulate);
+  }
+  if (bias.size != 0) {
+    for (size_t l = 0; l < y.rows; ++l) {
+      for (size_t m = 0; m < y.cols; ++m) {
+        y.Row(l)[m] = accumulate ? y.Row(l)[m] + bias.data[m] : bias.data[m];
+      }
+    }
+  }
+  kernels::Matmul(g.ctx.exec, {.a = x,
+                               .w = &w,
+                               .transpose_b = true,
+                               .c = y,
+                               .accumulate = accumulate || bias.size != 0,
+                               .scratch = g.products});
+}
+
 size_t Linear::GradientScratch(size_t row_count) const {
   return std::max(kernels::MatmulScratch(std::max(row_count, rows()), cols()),
-                  kernels::MatmulScratch(1, rows()));
+                  kernels::MatmulScratch(row_count, rows()));
 }
 
 void Linear::InputGradient(GradContext& g, core::Mat<const float> dy, core::Mat<float> dx,

@@ -46,6 +46,9 @@ struct Linear {
   // y [L, M] = x [L, K] w^T + bias; with `accumulate` it is added to y.
   void Forward(Context& ctx, Group group, core::Mat<const float> x, core::Mat<float> y,
                bool accumulate = false) const;
+  // The same for training: many rows, whose bits need not be those of other companies.
+  void Forward(GradContext& g, Group group, core::Mat<const float> x, core::Mat<float> y,
+               bool accumulate = false) const;
   // dx [L, K] = dy [L, M] w; with `accumulate` it is added to dx.
   void InputGradient(GradContext& g, core::Mat<const float> dy, core::Mat<float> dx,
                      bool accumulate = false) const;

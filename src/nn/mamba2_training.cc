@@ -96,7 +96,7 @@ void Mamba2Mixer::ForwardKeeping(GradContext& g, core::Arena& kept, core::Mat<co
   g.scratch.Rewind();
   const Buffers buf = CarveKept(kept, u.rows);
   const TrainBuffers work = CarveTraining(g.scratch, u.rows);
-  w_.in_proj.Forward(g.ctx, Group::kInProj, u, buf.zxbcdt);
+  w_.in_proj.Forward(g, Group::kInProj, u, buf.zxbcdt);
   for (const TrainSegment& s : segments) {
     CopyOrClear(work.state.conv, s.initial == nullptr ? nullptr : &s.initial->conv);
     LayerState state = work.state;
@@ -111,7 +111,7 @@ void Mamba2Mixer::ForwardKeeping(GradContext& g, core::Arena& kept, core::Mat<co
     if (s.last != nullptr) CopyOrClear(s.last->ssm, &state.ssm);
   }
   kernels::RmsNorm(g.ctx.exec, NormArgs(buf, work.gated));
-  w_.out_proj.Forward(g.ctx, Group::kOutProj, work.gated, h, /*accumulate=*/true);
+  w_.out_proj.Forward(g, Group::kOutProj, work.gated, h, /*accumulate=*/true);
 }
 
 void Mamba2Mixer::ScanBackward(GradContext& g, const Buffers& kept, const TrainBuffers& buf,

@@ -67,22 +67,22 @@ void MambaMixer::ForwardKeeping(GradContext& g, core::Arena& kept, core::Mat<con
   g.scratch.Rewind();
   const Buffers buf = CarveKept(kept, u.rows);
   const TrainBuffers work = CarveTraining(g.scratch, u.rows);
-  w_.in_proj.Forward(g.ctx, Group::kInProj, u, buf.xz);
+  w_.in_proj.Forward(g, Group::kInProj, u, buf.xz);
   LayerState state = work.state;
   for (const TrainSegment& s : segments) {
     CopyOrClear(state.conv, s.initial == nullptr ? nullptr : &s.initial->conv);
     Convolve(g.ctx.exec, buf, {s.begin, s.count, &state});
     if (s.last != nullptr) CopyOrClear(s.last->conv, &state.conv);
   }
-  w_.x_proj.Forward(g.ctx, Group::kXProj, buf.x, buf.raw);
+  w_.x_proj.Forward(g, Group::kXProj, buf.x, buf.raw);
   NormParts(g.ctx, buf);
-  w_.dt_proj.Forward(g.ctx, Group::kDtProj, Parts(buf.dt_bc)[0], buf.dt);
+  w_.dt_proj.Forward(g, Group::kDtProj, Parts(buf.dt_bc)[0], buf.dt);
   for (const TrainSegment& s : segments) {
     CopyOrClear(state.ssm, s.initial == nullptr ? nullptr : &s.initial->ssm);
     Scan(g.ctx.exec, buf, {s.begin, s.count, &state});
     if (s.last != nullptr) CopyOrClear(s.last->ssm, &state.ssm);
   }
-  w_.out_proj.Forward(g.ctx, Group::kOutProj, buf.y, h, /*accumulate=*/true);
+  w_.out_proj.Forward(g, Group::kOutProj, buf.y, h, /*accumulate=*/true);
 }
 
 void MambaMixer::ScanBackward(GradContext& g, const Buffers& kept, const TrainBuffers& buf,

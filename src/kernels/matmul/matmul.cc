@@ -59,6 +59,33 @@ void PackB(const MatmulArgs& args, const Block& block, size_t k, size_t end) {
   }
 }
 
+// Columns [k, end) of a transposed right side into the panels: of each panel kProductCols rows.
+void PackTransposedB(const MatmulArgs& args, const Block& block, size_t k, size_t end) {
+  HWY_ALIGN float rows[kProductCols * kPackRows];
+  const size_t n_size = args.c.cols, count = end - k;
+  const bool plain = args.w == nullptr || (args.w->encoding == codecs::Encoding::kPlain &&
+                                           args.w->values.dtype == core::DType::kF32);
+  const float* data = !plain              ? nullptr
+                      : args.w != nullptr ? args.w->values.As<float>()
+                                          : args.b.data;
+  const size_t stride = args.w != nullptr ? args.w->cols : args.b.stride;
+  for (size_t n = 0; n < n_size; n += kProductCols) {
+    const size_t cols = std::min(kProductCols, n_size - n);
+    float* to = block.b + n * block.depth + k * kProductCols;
+    if (plain) {
+      TransposeInto(data + n * stride + block.k0 + k, stride, cols, count, to, kProductCols);
+    } else {
+      for (size_t i = 0; i < cols; ++i) {
+        codecs::DecodeColumns(*args.w, n + i, block.k0 + k, {rows + i * count, count});
+      }
+      TransposeInto(rows, count, cols, count, to, kProductCols);
+    }
+    for (size_t i = 0; i < count && cols < kProductCols; ++i) {
+      std::fill(to + i * kProductCols + cols, to + (i + 1) * kProductCols, 0.0f);
+    }
+  }
+}
+
 // Rows [k, end) of a transposed left side into tiles of kProductRows. What the last tile lacks is
 // never read.
 void PackA(const MatmulArgs& args, const Block& block, size_t k, size_t end) {
@@ -113,6 +140,7 @@ namespace hognose::kernels {
 
 HWY_EXPORT(PackA);
 HWY_EXPORT(PackB);
+HWY_EXPORT(PackTransposedB);
 HWY_EXPORT(MultiplyTiles);
 
 namespace {
@@ -130,6 +158,9 @@ void MultiplyBlock(core::Exec& exec, const MatmulArgs& args, const Block& block)
   exec.pool.Run(pack_a + pack_b, [&](size_t task) {
     const size_t k = (task < pack_b ? task : task - pack_b) * kPackRows;
     const size_t end = std::min(k + kPackRows, block.depth);
+    if (task < pack_b && args.transpose_b) {
+      return HWY_DYNAMIC_DISPATCH(PackTransposedB)(args, block, k, end);
+    }
     if (task < pack_b) return HWY_DYNAMIC_DISPATCH(PackB)(args, block, k, end);
     HWY_DYNAMIC_DISPATCH(PackA)(args, block, k, end);
   });
@@ -153,8 +184,10 @@ size_t MatmulScratch(size_t m, size_t n) {
 void Matmul(core::Exec& exec, const MatmulArgs& args) noexcept {
   const size_t depth = args.transpose_a ? args.a.rows : args.a.cols;
   HOGNOSE_DCHECK(args.c.rows == (args.transpose_a ? args.a.cols : args.a.rows));
-  HOGNOSE_DCHECK(args.w != nullptr ? args.w->rows == depth && args.w->cols == args.c.cols
-                                   : args.b.rows == depth && args.b.cols == args.c.cols);
+  const size_t b_rows = args.w != nullptr ? args.w->rows : args.b.rows;
+  const size_t b_cols = args.w != nullptr ? args.w->cols : args.b.cols;
+  HOGNOSE_DCHECK((args.transpose_b ? b_cols : b_rows) == depth);
+  HOGNOSE_DCHECK((args.transpose_b ? b_rows : b_cols) == args.c.cols);
   HOGNOSE_DCHECK(args.scratch.size >= MatmulScratch(args.c.rows, args.c.cols));
   float* packed_a = args.scratch.data + kMatmulDepth * Rounded(args.c.cols, kPadded);
   const size_t max_rows = args.transpose_a ? kMaxPackedRows : args.c.rows;
@@ -173,23 +206,25 @@ void Matmul(core::Exec& exec, const MatmulArgs& args) noexcept {
 
 void MatmulRef(const MatmulArgs& args) {
   const size_t depth = args.transpose_a ? args.a.rows : args.a.cols;
-  std::vector<float> b(args.c.cols);
-  std::vector<double> sums(args.c.rows * args.c.cols);
-  for (size_t k = 0; k < depth; ++k) {
+  const size_t rows = args.w != nullptr ? args.w->rows : args.b.rows;
+  const size_t cols = args.w != nullptr ? args.w->cols : args.b.cols;
+  std::vector<float> b(rows * cols);
+  for (size_t r = 0; r < rows; ++r) {
+    const std::span<float> row = std::span(b).subspan(r * cols, cols);
     if (args.w != nullptr) {
-      codecs::DecodeRow(*args.w, k, b);
+      codecs::DecodeRow(*args.w, r, row);
     } else {
-      std::copy_n(args.b.Row(k), args.c.cols, b.data());
-    }
-    for (size_t m = 0; m < args.c.rows; ++m) {
-      const double a = args.transpose_a ? args.a.Row(k)[m] : args.a.Row(m)[k];
-      for (size_t n = 0; n < args.c.cols; ++n) sums[m * args.c.cols + n] += a * b[n];
+      for (size_t c = 0; c < cols; ++c) row[c] = args.b.Row(r)[c];
     }
   }
   for (size_t m = 0; m < args.c.rows; ++m) {
     for (size_t n = 0; n < args.c.cols; ++n) {
+      double sum = 0.0;
+      for (size_t k = 0; k < depth; ++k) {
+        const double a = args.transpose_a ? args.a.Row(k)[m] : args.a.Row(m)[k];
+        sum += a * (args.transpose_b ? b[n * cols + k] : b[k * cols + n]);
+      }
       float& c = args.c.Row(m)[n];
-      const double sum = sums[m * args.c.cols + n];
       c = static_cast<float>(args.accumulate ? c + sum : sum);
     }
   }

@@ -1,9 +1,10 @@
-// matmul: c = a b or c += a b for many rows, a or its transpose: the products of a backward pass.
+// matmul: c = a b or c += a b for many rows, with transposes: the products of training.
 //
-// Formula    c[m, n] (+)= sum_k a[m, k] b[k, n]; with `transpose_a` a[k, m].
-// Operands   a [M, K] ([K, M] with transpose_a) f32; b [K, N] f32, or in its place `w`, weights in
-//            any stored type (codecs/quantized.h), decoded on the way; c [M, N] f32, no alias.
-//            Any M, K, N >= 1. (linear has x w^T.)
+// Formula    c[m, n] (+)= sum_k a[m, k] b[k, n]; with `transpose_a` a[k, m], `transpose_b` b[n, k].
+// Operands   a [M, K] ([K, M] with transpose_a) f32; b [K, N] ([N, K] with transpose_b) f32, or in
+//            its place `w`, weights in any stored type (codecs/quantized.h), decoded on the way; c
+//            [M, N] f32, no alias. Any M, K, N >= 1. (linear has x w^T for any number of rows, each
+//            with the same bits in all company; here many rows are faster.)
 // Scratch    MatmulScratch floats: panels of b, and of a when it is transposed.
 // Threads    blocks of c, fixed by the shape: an element is one sum over k in the same order for
 //            any thread count, begun anew with every kMatmulDepth of k.
@@ -28,6 +29,7 @@ struct MatmulArgs {
   bool transpose_a = false;
   core::Mat<const float> b = {};
   const codecs::WeightMatrix* w = nullptr;  // in place of b
+  bool transpose_b = false;
   core::Mat<float> c = {};
   bool accumulate = false;
   core::Vec<float> scratch = {};

@@ -22,16 +22,18 @@ struct Case {
   std::vector<float> a, b, c, want, scratch;
   MatmulArgs args;
 
-  Case(core::Rng& rng, const Shape& s, bool transpose)
+  Case(core::Rng& rng, const Shape& s, bool transpose, bool transpose_b = false)
       : a(RandomValues(rng, (s.m + 2) * (s.k + 2), -1.0, 1.0)),
-        b(RandomValues(rng, s.k * (s.n + 3), -1.0, 1.0)),
+        b(RandomValues(rng, (s.k + 3) * (s.n + 3), -1.0, 1.0)),
         c(RandomValues(rng, s.m * (s.n + 1), -1.0, 1.0)),
         want(c),
         scratch(MatmulScratch(s.m, s.n)) {
     const size_t rows = transpose ? s.k : s.m, cols = transpose ? s.m : s.k;
     args.a = {a.data(), rows, cols, cols + 1};
     args.transpose_a = transpose;
+    args.transpose_b = transpose_b;
     args.b = {b.data(), s.k, s.n, s.n + 3};
+    if (transpose_b) args.b = {b.data(), s.n, s.k, s.k + 3};
     args.c = {c.data(), s.m, s.n, s.n + 1};
     args.scratch = {scratch.data(), scratch.size()};
   }
@@ -56,13 +58,13 @@ TEST(Matmul, EqualsTheOracleOnEveryTarget) {
     core::Rng rng(1);
     for (const Shape& s : kShapes) {
       for (const bool transpose : {false, true}) {
-        for (const bool accumulate : {false, true}) {
-          Case v(rng, s, transpose);
-          v.args.accumulate = accumulate;
+        for (const bool other : {false, true}) {
+          Case v(rng, s, transpose, other);
+          v.args.accumulate = !transpose || other;
           MatmulRef(v.Want());
           Matmul(exec, v.args);
           ASSERT_TRUE(CloseToScale(v.c, v.want, Tolerance(s)))
-              << s.m << " " << s.k << " " << s.n << " " << transpose << accumulate;
+              << s.m << " " << s.k << " " << s.n << " " << transpose << other;
         }
       }
     }
@@ -72,36 +74,38 @@ TEST(Matmul, EqualsTheOracleOnEveryTarget) {
 TEST(Matmul, TakesWeightsOfEveryStoredType) {
   core::ThreadPool pool(2);
   core::Exec exec{pool};
-  const Shape s{9, 20, 100};
   constexpr size_t kGroup = 32;
-  const size_t padded = codecs::PaddedColumns(s.n, kGroup);
-  ForEachTarget([&] {
-    for (const auto encoding : {codecs::Encoding::kInt8, codecs::Encoding::kInt4}) {
-      core::Rng rng(3);
-      Case v(rng, s, false);
-      const size_t row_bytes = codecs::RowBytes(encoding, s.n, kGroup);
-      std::vector<uint8_t> codes(s.k * row_bytes);
-      std::vector<core::BFloat16> scales(s.k * padded / kGroup);
-      for (size_t k = 0; k < s.k; ++k) {
-        codecs::EncodeRow({v.args.b.Row(k), s.n}, encoding, kGroup,
-                          std::span(codes).subspan(k * row_bytes, row_bytes),
-                          std::span(scales).subspan(k * padded / kGroup, padded / kGroup));
+  // w is [20, 100], once as it is and once transposed.
+  for (const bool transpose_b : {false, true})
+    ForEachTarget([&] {
+      const Shape s = transpose_b ? Shape{9, 100, 20} : Shape{9, 20, 100};
+      const size_t rows = 20, cols = 100, padded = codecs::PaddedColumns(cols, kGroup);
+      for (const auto encoding : {codecs::Encoding::kInt8, codecs::Encoding::kInt4}) {
+        core::Rng rng(3);
+        Case v(rng, s, false, transpose_b);
+        const size_t row_bytes = codecs::RowBytes(encoding, cols, kGroup);
+        std::vector<uint8_t> codes(rows * row_bytes);
+        std::vector<core::BFloat16> scales(rows * padded / kGroup);
+        for (size_t k = 0; k < rows; ++k) {
+          codecs::EncodeRow({v.args.b.Row(k), cols}, encoding, kGroup,
+                            std::span(codes).subspan(k * row_bytes, row_bytes),
+                            std::span(scales).subspan(k * padded / kGroup, padded / kGroup));
+        }
+        codecs::WeightMatrix w;
+        w.encoding = encoding;
+        w.rows = rows;
+        w.cols = cols;
+        w.group = kGroup;
+        const bool int8 = encoding == codecs::Encoding::kInt8;
+        w.values = {codes.data(), int8 ? core::DType::kI8 : core::DType::kU8, 2, {rows, row_bytes}};
+        w.scales = {scales.data(), core::DType::kBF16, 2, {rows, padded / kGroup}};
+        v.args.b = {};
+        v.args.w = &w;
+        MatmulRef(v.Want());
+        Matmul(exec, v.args);
+        ASSERT_TRUE(CloseToScale(v.c, v.want, Tolerance(s)));
       }
-      codecs::WeightMatrix w;
-      w.encoding = encoding;
-      w.rows = s.k;
-      w.cols = s.n;
-      w.group = kGroup;
-      const bool int8 = encoding == codecs::Encoding::kInt8;
-      w.values = {codes.data(), int8 ? core::DType::kI8 : core::DType::kU8, 2, {s.k, row_bytes}};
-      w.scales = {scales.data(), core::DType::kBF16, 2, {s.k, padded / kGroup}};
-      v.args.b = {};
-      v.args.w = &w;
-      MatmulRef(v.Want());
-      Matmul(exec, v.args);
-      ASSERT_TRUE(CloseToScale(v.c, v.want, Tolerance(s)));
-    }
-  });
+    });
 }
 
 TEST(Matmul, ThreadsHaveTheSameBits) {

@@ -34,7 +34,7 @@ struct LeftSide {
 };
 
 // c[i, j] = (scale ? scale[i] c[i, j] : 0) + sum_k a(i, k) b[k, j] for kRows rows, kProductCols
-// columns, k < depth. The sum over k begins with the scaled c and goes on in order.
+// columns, k < depth. The scaled c comes to the sum last: by then it has arrived from its cache.
 template <size_t kRows>
 HWY_INLINE void ProductTile(LeftSide a, const float* b, size_t b_stride, size_t depth, float* c,
                             size_t c_stride, const float* scale) {
@@ -46,11 +46,8 @@ HWY_INLINE void ProductTile(LeftSide a, const float* b, size_t b_stride, size_t 
   for (size_t i = 0; i < kRows; ++i) {
     row[i] = a.data + i * a.row;
 #pragma GCC unroll 8
-    for (size_t j = 0; j < kProductVecs; ++j) {
-      sum[i][j] = scale == nullptr
-                      ? hn::Zero(d)
-                      : hn::Mul(hn::Set(d, scale[i]), hn::LoadU(d, c + i * c_stride + j * lanes));
-    }
+    for (size_t j = 0; j < kProductVecs; ++j) sum[i][j] = hn::Zero(d);
+    __builtin_prefetch(c + i * c_stride, 1);
   }
   for (size_t k = 0; k < depth; ++k) {
     VF bv[kProductVecs];
@@ -66,9 +63,11 @@ HWY_INLINE void ProductTile(LeftSide a, const float* b, size_t b_stride, size_t 
   }
 #pragma GCC unroll 8
   for (size_t i = 0; i < kRows; ++i) {
-#pragma GCC unroll 8
     for (size_t j = 0; j < kProductVecs; ++j) {
-      hn::StoreU(sum[i][j], d, c + i * c_stride + j * lanes);
+      float* to = c + i * c_stride + j * lanes;
+      VF v = sum[i][j];
+      if (scale != nullptr) v = hn::MulAdd(hn::Set(d, scale[i]), hn::LoadU(d, to), v);
+      hn::StoreU(v, d, to);
     }
   }
 }

@@ -1,6 +1,7 @@
 #include "kernels/matmul/matmul.h"
 
 #include <algorithm>
+#include <cstring>
 #include <vector>
 
 #undef HWY_TARGET_INCLUDE
@@ -94,7 +95,7 @@ void PackA(const MatmulArgs& args, const Block& block, size_t k, size_t end) {
     float* to = block.a + k * kProductRows;
     size_t m = 0;
     for (; m + kProductRows <= block.rows; m += kProductRows, to += block.depth * kProductRows) {
-      for (size_t i = 0; i < kProductRows; ++i) to[i] = from[m + i];
+      std::memcpy(to, from + m, kProductRows * sizeof(float));
     }
     std::copy(from + m, from + block.rows, to);
   }

@@ -35,18 +35,33 @@ HWY_BEFORE_NAMESPACE();
 namespace hognose::kernels {
 namespace HWY_NAMESPACE {
 
+// The right side's floats as they lie in memory; null when it must be decoded.
+struct RightSide {
+  const float* data = nullptr;
+  size_t stride = 0;
+
+  explicit RightSide(const MatmulArgs& args) : data(args.b.data), stride(args.b.stride) {
+    if (args.w == nullptr) return;
+    const bool plain =
+        args.w->encoding == codecs::Encoding::kPlain && args.w->values.dtype == core::DType::kF32;
+    data = plain ? args.w->values.As<float>() : nullptr;
+    stride = args.w->cols;
+  }
+};
+
 // Rows [k, end) of b into the panels, columns filled up with zeros.
 void PackB(const MatmulArgs& args, const Block& block, size_t k, size_t end) {
   const DF d;
   const size_t n_size = args.c.cols;
+  const RightSide right(args);
   for (; k < end; ++k) {
     for (size_t n = 0; n < n_size; n += kProductCols) {
       const size_t count = std::min(kProductCols, n_size - n);
       float* to = block.b + n * block.depth + k * kProductCols;
-      if (args.w != nullptr) {
+      if (right.data == nullptr) {
         codecs::DecodeColumns(*args.w, block.k0 + k, n, {to, count});
       } else {
-        const float* from = args.b.Row(block.k0 + k) + n;
+        const float* from = right.data + (block.k0 + k) * right.stride + n;
         if (count == kProductCols) {
           for (size_t i = 0; i < kProductCols; i += hn::Lanes(d)) {
             hn::StoreU(hn::LoadU(d, from + i), d, to + i);
@@ -64,17 +79,13 @@ void PackB(const MatmulArgs& args, const Block& block, size_t k, size_t end) {
 void PackTransposedB(const MatmulArgs& args, const Block& block, size_t k, size_t end) {
   HWY_ALIGN float rows[kProductCols * kPackRows];
   const size_t n_size = args.c.cols, count = end - k;
-  const bool plain = args.w == nullptr || (args.w->encoding == codecs::Encoding::kPlain &&
-                                           args.w->values.dtype == core::DType::kF32);
-  const float* data = !plain              ? nullptr
-                      : args.w != nullptr ? args.w->values.As<float>()
-                                          : args.b.data;
-  const size_t stride = args.w != nullptr ? args.w->cols : args.b.stride;
+  const RightSide right(args);
   for (size_t n = 0; n < n_size; n += kProductCols) {
     const size_t cols = std::min(kProductCols, n_size - n);
     float* to = block.b + n * block.depth + k * kProductCols;
-    if (plain) {
-      TransposeInto(data + n * stride + block.k0 + k, stride, cols, count, to, kProductCols);
+    if (right.data != nullptr) {
+      TransposeInto(right.data + n * right.stride + block.k0 + k, right.stride, cols, count, to,
+                    kProductCols);
     } else {
       for (size_t i = 0; i < cols; ++i) {
         codecs::DecodeColumns(*args.w, n + i, block.k0 + k, {rows + i * count, count});

@@ -92,12 +92,14 @@ core::Result<std::string> ModelPath(const std::string& path) {
 core::Result<std::shared_ptr<const runtime::Model>> LoadModel(const std::string& path,
                                                               const CommonOptions& options,
                                                               bool tokenizer,
-                                                              const std::string& quantize) {
+                                                              const std::string& quantize,
+                                                              const std::string& adapter) {
   HOGNOSE_ASSIGN(const std::string folder, ModelPath(path));
   runtime::LoadOptions load = {.threads = options.threads.value_or(0),
                                .pin = options.pin,
                                .strict = options.strict,
-                               .tokenizer = tokenizer};
+                               .tokenizer = tokenizer,
+                               .adapter = adapter};
   if (!quantize.empty()) {
     const bool int8 = quantize == "int8";
     load.quantize = {int8 ? codecs::Encoding::kInt8 : codecs::Encoding::kInt4};

@@ -44,17 +44,20 @@ Runner AddRun(CLI::App& app);
 Runner AddScore(CLI::App& app);
 Runner AddTokenize(CLI::App& app);
 Runner AddQuantize(CLI::App& app);
+Runner AddMerge(CLI::App& app);
 Runner AddInspect(CLI::App& app);
 Runner AddBench(CLI::App& app);
 Runner AddTrain(CLI::App& app);
 
 // `path`, or the bundled model when it is empty.
 core::Result<std::string> ModelPath(const std::string& path);
-// Loads, and prints the model's warnings on standard error. `quantize`: "int8", "int4" or "".
+// Loads, and prints the model's warnings on standard error. `quantize`: "int8", "int4" or "";
+// `adapter`: a folder, or "".
 core::Result<std::shared_ptr<const runtime::Model>> LoadModel(const std::string& path,
                                                               const CommonOptions& options,
                                                               bool tokenizer,
-                                                              const std::string& quantize = "");
+                                                              const std::string& quantize = "",
+                                                              const std::string& adapter = "");
 
 // Bytes that one sequence remembers, as a state file stores them (without the logits).
 size_t StateBytes(const runtime::Model& model);

@@ -29,6 +29,7 @@ constexpr Subcommand kSubcommands[] = {
     {"tokenize", "Text on standard input to token ids, or back", AddTokenize},
     {"train", "A model from data", AddTrain},
     {"quantize", "A checkpoint whose matrices take fewer bytes", AddQuantize},
+    {"merge", "A model with a LoRA adapter added to its weights", AddMerge},
     {"inspect", "What a model folder or a state file holds", AddInspect},
     {"bench", "Speed of prompt and generation", AddBench},
 };

@@ -4,10 +4,10 @@
 #include <fmt/format.h>
 
 #include <cmath>
-#include <filesystem>
 #include <iterator>
 
 #include "cli/command.h"
+#include "cli/model_files.h"
 #include "cli/options.h"
 #include "cli/output_folder.h"
 #include "io/file.h"
@@ -17,8 +17,6 @@
 
 namespace hognose::cli {
 namespace {
-
-namespace fs = std::filesystem;
 
 struct Options {
   CommonOptions common;
@@ -61,13 +59,6 @@ core::Value WithScheme(const core::Value& config, const Target& target, size_t g
   return object;
 }
 
-core::Status CopyFile(const fs::path& from, const fs::path& to) {
-  std::error_code error;
-  if (!fs::exists(from, error)) return {};
-  HOGNOSE_ASSIGN(const std::string bytes, io::ReadFile(from.string()));
-  return io::WriteFile(to.string(), bytes);
-}
-
 // Where to leave after Ctrl-C; Quantize then says nothing and cleans up.
 core::Status CheckInterrupt() {
   return Interrupted() ? core::Status::Failed("quantize: interrupted") : core::Status();
@@ -104,10 +95,7 @@ core::Result<uint64_t> WriteModel(const Options& o, const runtime::Model& model,
   HOGNOSE_TRY(
       io::WriteFile(folder / "config.json",
                     io::ToJson(WithScheme(model.folder.config, target, o.group), 2) + "\n"));
-  for (const char* name : {"generation_config.json", "tokenizer.json", "tokenizer_config.json",
-                           "special_tokens_map.json"}) {
-    HOGNOSE_TRY(CopyFile(fs::path(model.path) / name, folder / name));
-  }
+  HOGNOSE_TRY(CopyModelFiles(model.path, folder));
   uint64_t bytes = 0;
   for (const auto& [name, tensor] : tensors) bytes += tensor.bytes();
   return bytes;

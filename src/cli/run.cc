@@ -25,7 +25,7 @@ struct RunOptions {
   std::vector<std::string> stops;
   bool ignore_eos = false;
   bool echo = false;
-  std::string quantize;
+  std::string quantize, adapter;
   std::string state_in;
   std::string state_out;
 };
@@ -48,6 +48,7 @@ void AddOptions(CLI::App& app, RunOptions& o) {
              "Same seed, same text (default: a new one each run)");
   AddTexts(app, "--stop", &o.stops, "End before this text; may be given several times");
   AddFlag(app, "--ignore-eos", &o.ignore_eos, "Never draw the end of text");
+  AddPath(app, "--adapter", &o.adapter, "Folder of a LoRA adapter to add");
   AddChoice(app, "--quantize", &o.quantize, {"int8", "int4"}, "Re-encode the weights in memory");
   AddFlag(app, "--echo", &o.echo, "Print the prompt too");
   AddPath(app, "--state-in", &o.state_in, "Continue from this state file");
@@ -197,7 +198,8 @@ core::Result<int> Run(const RunOptions& o) {
   if (Interrupted()) return kExitInterrupted;
   HOGNOSE_TRY(prompt.status());
   if (!o.state_out.empty()) HOGNOSE_TRY(CheckWritable(o.state_out));
-  HOGNOSE_ASSIGN(const auto model, LoadModel(o.model, o.common, /*tokenizer=*/true, o.quantize));
+  HOGNOSE_ASSIGN(const auto model,
+                 LoadModel(o.model, o.common, /*tokenizer=*/true, o.quantize, o.adapter));
   if (!model->tokenizer) {
     return core::Status::Failed(
         fmt::format("{}/tokenizer.json: got no such file, run needs a tokenizer", model->path));

@@ -18,6 +18,12 @@ size_t Backbone::max_cols() const {
   return cols;
 }
 
+size_t Backbone::max_rank() const {
+  size_t rank = 0;
+  for (const auto& block : blocks) rank = std::max(rank, block.mixer->max_rank());
+  return rank;
+}
+
 core::Result<Workspace> Backbone::NewWorkspace(const core::Exec& exec, size_t max_rows, bool exact,
                                                size_t other_cols) const {
   size_t scratch = 0;
@@ -34,6 +40,7 @@ core::Result<Workspace> Backbone::NewWorkspace(const core::Exec& exec, size_t ma
     ws.h = arena.NewMat<float>(max_rows, width);
     ws.u = arena.NewMat<float>(max_rows, width);
     ws.ctx.x_scratch = arena.NewVec<uint8_t>(kernels::LinearScratch(max_rows, cols));
+    ws.ctx.adapters = arena.NewVec<float>(max_rows * max_rank());
   };
   core::Arena measure;
   carve(measure);

@@ -47,6 +47,7 @@ struct Backbone {
   std::vector<nn::StateShape> state_shapes() const;
   // The largest K of all products.
   size_t max_cols() const;
+  size_t max_rank() const;  // of adapters
 
   // `exact`: every product in f32. `other_cols`: the largest K of products outside the backbone
   // that use ctx.x_scratch.

@@ -127,8 +127,9 @@ core::Status BindHead(Fields& fields, TensorLoader& tensors, LanguageModel* mode
                                               tensors.where(), core::ToString(head)));
     }
     const size_t rows = head.shape[0];
+    model->head.dw = tensors.Gradient("lm_head.weight");
     return tensors.Bind("",
-                        {{"lm_head.weight", {rows, model->width()}, &model->head},
+                        {{"lm_head.weight", {rows, model->width()}, &model->head.w},
                          {"lm_head.bias", {rows}, &model->head.bias, false, &model->head.dbias}});
   }
   if (tie == false) {
@@ -230,7 +231,7 @@ core::Result<LanguageModel> Build(const Checkpoint& checkpoint) {
   LanguageModel model;
   model.architecture = architecture->name;
   TensorLoader tensors(checkpoint.tensors, model.floats, checkpoint.weights_name,
-                       checkpoint.gradients);
+                       checkpoint.gradients, checkpoint.adapter_scale);
   HOGNOSE_ASSIGN(const Names names, FindEmbedding(tensors));
   HOGNOSE_TRY(BindVocabulary(fields, tensors, names, &model));
   HOGNOSE_ASSIGN(model.backbone,

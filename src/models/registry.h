@@ -18,6 +18,7 @@ struct Checkpoint {
   const core::TensorMap& tensors;
   std::string weights_name;                // begins messages about tensors: "dir/model.safetensors"
   const GradientMap* gradients = nullptr;  // for training
+  float adapter_scale = 1.0f;              // of adapters among the tensors (nn::Lora)
 };
 
 // Chooses the architecture by `architectures`, then `model_type`, then the original layout's

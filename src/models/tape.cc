@@ -42,6 +42,8 @@ core::Result<Tape> Tape::Create(const Backbone& backbone, const core::Exec& exec
     tape.again_ = arena.NewMat<float>(again ? o.rows : 0, width);
     tape.norm_scratch_ = arena.NewVec<float>(kernels::RmsNormGradScratch(o.rows, width));
     tape.g_.ctx.x_scratch = arena.NewVec<uint8_t>(kernels::LinearScratch(o.rows, cols));
+    tape.g_.ctx.adapters = arena.NewVec<float>(o.rows * backbone.max_rank());
+    tape.g_.adapters = arena.NewVec<float>(o.rows * backbone.max_rank());
     tape.g_.products = arena.NewVec<float>(products);
     const core::Vec<float> ones = arena.NewVec<float>(o.rows);
     if (ones.data != nullptr) std::fill_n(ones.data, ones.size, 1.0f);

@@ -114,7 +114,7 @@ core::Status TensorLoader::BindRow(const std::string& name, const TensorRow& row
   if (auto* const* linear = std::get_if<nn::Linear*>(&row.target)) {
     HOGNOSE_ASSIGN((*linear)->w, Matrix(name, tensor));
     (*linear)->dw = Gradient(name);
-    return {};
+    return BindAdapter(name, *linear);
   }
   if (!core::IsWeightFloat(tensor.dtype)) {
     return core::Status::Failed(fmt::format("{}: {}: got {}, want f32, bf16 or f16", where_, name,
@@ -124,6 +124,24 @@ core::Status TensorLoader::BindRow(const std::string& name, const TensorRow& row
   codecs::Decode(tensor, 0, floats.span());
   *std::get<core::Vec<const float>*>(row.target) = floats;
   return {};
+}
+
+core::Status TensorLoader::BindAdapter(const std::string& name, nn::Linear* linear) {
+  constexpr std::string_view kSuffix = ".weight";
+  const std::string module = name.substr(0, name.size() - kSuffix.size());
+  const std::string a_name = module + ".lora_A.weight", b_name = module + ".lora_B.weight";
+  if (!Has(a_name) && !Has(b_name)) return {};
+  HOGNOSE_ASSIGN(const core::TensorView a, Find(a_name));
+  if (a.rank != 2) {
+    return core::Status::Failed(fmt::format("{}: {}: got {}, want shape [R, {}]", where_, a_name,
+                                            core::ToString(a), linear->cols()));
+  }
+  const size_t rank = a.shape[0];
+  linear->lora.scale = adapter_scale_;
+  linear->lora.da = Gradient(a_name);
+  linear->lora.db = Gradient(b_name);
+  return Bind("", {{a_name, {rank, linear->cols()}, &linear->lora.a},
+                   {b_name, {linear->rows(), rank}, &linear->lora.b}});
 }
 
 core::Vec<float> TensorLoader::Gradient(std::string_view name) const {

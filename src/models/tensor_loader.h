@@ -49,10 +49,14 @@ struct TensorRow {
 class TensorLoader {
  public:
   // `where` begins every message: the weights' file. All three must outlive the loader.
-  // `gradients`, if any, too.
+  // `gradients`, if any, too. `adapter_scale`: of the adapters among the tensors.
   TensorLoader(const core::TensorMap& tensors, FloatStore& floats, std::string where,
-               const GradientMap* gradients = nullptr)
-      : tensors_(tensors), floats_(floats), where_(std::move(where)), gradients_(gradients) {}
+               const GradientMap* gradients = nullptr, float adapter_scale = 1.0f)
+      : tensors_(tensors),
+        floats_(floats),
+        where_(std::move(where)),
+        gradients_(gradients),
+        adapter_scale_(adapter_scale) {}
 
   bool Has(std::string_view name) const { return tensors_.contains(name); }
   // Whether some tensor is called "<prefix>layers.N..." with N >= first.
@@ -75,6 +79,8 @@ class TensorLoader {
   std::vector<std::string> Unused() const;
 
  private:
+  // The adapter of `name`, "x.weight": x.lora_A.weight and x.lora_B.weight, if they are there.
+  core::Status BindAdapter(const std::string& name, nn::Linear* linear);
   core::Status BindRow(const std::string& name, const TensorRow& row);
   // The stored matrix, plain or quantised, `tensor` being what Find gave.
   core::Result<codecs::WeightMatrix> Matrix(const std::string& name,
@@ -84,6 +90,7 @@ class TensorLoader {
   FloatStore& floats_;
   std::string where_;
   const GradientMap* gradients_;
+  float adapter_scale_;
   std::set<std::string, std::less<>> used_;
 };
 

@@ -3,6 +3,39 @@
 #include "kernels/matmul/matmul.h"
 
 namespace hognose::nn {
+namespace {
+
+void Product(Context& ctx, core::Mat<const float> x, const codecs::WeightMatrix& w,
+             core::Mat<float> y, bool accumulate) {
+  kernels::Linear(ctx.exec, {.x = x,
+                             .w = w,
+                             .y = y,
+                             .accumulate = accumulate,
+                             .activations = kernels::PickActivations(w, ctx.exact),
+                             .scratch = ctx.x_scratch});
+}
+
+core::Mat<float> Scaled(core::Mat<float> m, float scale) {
+  for (size_t l = 0; l < m.rows; ++l) {
+    for (size_t r = 0; r < m.cols; ++r) m.Row(l)[r] *= scale;
+  }
+  return m;
+}
+
+}  // namespace
+
+core::Mat<float> Linear::Down(Context& ctx, core::Mat<const float> x) const {
+  const core::Mat<float> down{ctx.adapters.data, x.rows, lora.rank(), lora.rank()};
+  HOGNOSE_DCHECK(ctx.adapters.size >= down.rows * down.cols);
+  Product(ctx, x, lora.a, down, /*accumulate=*/false);
+  return Scaled(down, lora.scale);
+}
+
+core::Mat<float> Linear::DownGradient(GradContext& g, core::Mat<const float> dy) const {
+  const core::Mat<float> down{g.adapters.data, dy.rows, lora.rank(), lora.rank()};
+  kernels::Matmul(g.ctx.exec, {.a = dy, .w = &lora.b, .c = down, .scratch = g.products});
+  return Scaled(down, lora.scale);
+}
 
 void Linear::Forward(Context& ctx, Group group, core::Mat<const float> x, core::Mat<float> y,
                      bool accumulate) const {
@@ -16,11 +49,12 @@ void Linear::Forward(Context& ctx, Group group, core::Mat<const float> x, core::
                              .accumulate = accumulate,
                              .activations = kernels::PickActivations(w, ctx.exact),
                              .scratch = ctx.x_scratch});
+  if (lora.rank() != 0) Product(ctx, Down(ctx, x), lora.b, y, /*accumulate=*/true);
 }
 
 void Linear::Forward(GradContext& g, Group group, core::Mat<const float> x, core::Mat<float> y,
                      bool accumulate) const {
-  if (kernels::PickActivations(w, g.ctx.exact) != kernels::Activations::kF32) {
+  if (kernels::PickActivations(w, g.ctx.exact) != kernels::Activations::kF32 || lora.rank() != 0) {
     return Forward(g.ctx, group, x, y, accumulate);
   }
   if (bias.size != 0) {
@@ -39,25 +73,36 @@ void Linear::Forward(GradContext& g, Group group, core::Mat<const float> x, core
 }
 
 size_t Linear::GradientScratch(size_t row_count) const {
-  return std::max(kernels::MatmulScratch(std::max(row_count, rows()), cols()),
-                  kernels::MatmulScratch(row_count, rows()));
+  const size_t most = std::max({row_count, rows(), cols()});
+  return kernels::MatmulScratch(most, std::max(rows(), cols()));
 }
 
 void Linear::InputGradient(GradContext& g, core::Mat<const float> dy, core::Mat<float> dx,
                            bool accumulate) const {
   kernels::Matmul(g.ctx.exec,
                   {.a = dy, .w = &w, .c = dx, .accumulate = accumulate, .scratch = g.products});
+  if (lora.rank() == 0) return;
+  kernels::Matmul(
+      g.ctx.exec,
+      {.a = DownGradient(g, dy), .w = &lora.a, .c = dx, .accumulate = true, .scratch = g.products});
 }
 
 void Linear::WeightGradient(GradContext& g, core::Mat<const float> x,
                             core::Mat<const float> dy) const {
-  if (dw.size != 0) {
-    kernels::Matmul(g.ctx.exec, {.a = dy,
+  const auto add = [&](core::Mat<const float> left, core::Mat<const float> right,
+                       core::Vec<float> to) {
+    if (to.size == 0) return;
+    kernels::Matmul(g.ctx.exec, {.a = left,
                                  .transpose_a = true,
-                                 .b = x,
-                                 .c = {dw.data, rows(), cols(), cols()},
+                                 .b = right,
+                                 .c = {to.data, left.cols, right.cols, right.cols},
                                  .accumulate = true,
                                  .scratch = g.products});
+  };
+  add(dy, x, dw);
+  if (lora.rank() != 0) {
+    add(dy, Down(g.ctx, x), lora.db);
+    add(DownGradient(g, dy), x, lora.da);
   }
   if (dbias.size != 0) {
     kernels::Matmul(g.ctx.exec, {.a = {g.ones.data, 1, dy.rows, dy.rows},

@@ -22,6 +22,7 @@ struct Context {
   bool exact = false;        // products in f32 only; otherwise activations may be rounded to bf16
   core::Arena scratch = {};  // blocks carve their buffers here; each block rewinds it first
   core::Vec<uint8_t> x_scratch = {};  // kernels::LinearScratch of the largest product
+  core::Vec<float> adapters = {};     // rows times the largest rank of an adapter
   Profile* profile = nullptr;         // where the time goes, if anybody asks
 };
 
@@ -31,6 +32,18 @@ struct GradContext {
   core::Arena scratch = {};          // blocks carve their buffers here; each block rewinds it first
   core::Vec<float> products = {};    // kernels::MatmulScratch of the largest product
   core::Vec<const float> ones = {};  // as many as rows: sums over rows are products with it
+  core::Vec<float> adapters = {};    // as Context's, for gradients
+};
+
+// A low-rank addition to a matrix: w + scale b a. Source: E. Hu et al., "LoRA", 2021.
+struct Lora {
+  codecs::WeightMatrix a = {};  // [R, K]
+  codecs::WeightMatrix b = {};  // [M, R]
+  float scale = 1.0f;
+  core::Vec<float> da = {};  // where gradients are added
+  core::Vec<float> db = {};
+
+  size_t rank() const { return a.rows; }
 };
 
 struct Linear {
@@ -39,6 +52,7 @@ struct Linear {
   // Where a backward pass adds the gradients of w and bias; empty: not wanted.
   core::Vec<float> dw = {};     // [M K]
   core::Vec<float> dbias = {};  // [M]
+  Lora lora = {};               // rank 0: none
 
   size_t rows() const { return w.rows; }
   size_t cols() const { return w.cols; }
@@ -56,6 +70,11 @@ struct Linear {
   void WeightGradient(GradContext& g, core::Mat<const float> x, core::Mat<const float> dy) const;
   // Floats of GradContext::products that both need for L rows.
   size_t GradientScratch(size_t row_count) const;
+
+ private:
+  // [L, R] = scale x a^T and scale dy b.
+  core::Mat<float> Down(Context& ctx, core::Mat<const float> x) const;
+  core::Mat<float> DownGradient(GradContext& g, core::Mat<const float> dy) const;
 };
 
 }  // namespace hognose::nn

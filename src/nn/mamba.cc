@@ -16,8 +16,6 @@ StateShape MambaMixer::state_shape() const {
           .width = w_.a.cols};
 }
 
-size_t MambaMixer::max_cols() const { return std::max(w_.in_proj.cols(), w_.out_proj.cols()); }
-
 MambaMixer::Buffers MambaMixer::Carve(core::Arena& arena, size_t rows) const {
   const size_t inner = w_.a.cols;
   Buffers buf{.xz = arena.NewMat<float>(rows, 2 * inner),

@@ -15,8 +15,6 @@ StateShape Mamba2Mixer::state_shape() const {
           .width = o_.head_dim};
 }
 
-size_t Mamba2Mixer::max_cols() const { return std::max(w_.in_proj.cols(), w_.out_proj.cols()); }
-
 Mamba2Mixer::Buffers Mamba2Mixer::Carve(core::Arena& arena, size_t rows) const {
   return {arena.NewMat<float>(rows, w_.in_proj.rows()), arena.NewMat<float>(rows, w_.conv_w.cols),
           arena.NewMat<float>(rows, 2 * o_.heads),

@@ -47,14 +47,13 @@ class Mamba2Mixer : public Mixer {
 
   StateShape state_shape() const override;
   void Measure(core::Arena& arena, size_t rows) const override { Carve(arena, rows); }
-  size_t max_cols() const override;
+  std::vector<const Linear*> linears() const override { return {&w_.in_proj, &w_.out_proj}; }
   void Forward(Context& ctx, core::Mat<const float> u, std::span<const Segment> segments,
                core::Mat<float> h) const override;
 
   core::Status Trainable() const override;
   void MeasureKept(core::Arena& arena, size_t rows) const override { CarveKept(arena, rows); }
   void MeasureTraining(core::Arena& arena, size_t rows) const override;
-  size_t GradientScratch(size_t rows) const override;
   void ForwardKeeping(GradContext& g, core::Arena& kept, core::Mat<const float> u,
                       std::span<const TrainSegment> segments, core::Mat<float> h) const override;
   void Backward(GradContext& g, core::Arena& kept, core::Mat<const float> u,

@@ -62,10 +62,6 @@ void Mamba2Mixer::MeasureTraining(core::Arena& arena, size_t rows) const {
   CarveTraining(arena, rows);
 }
 
-size_t Mamba2Mixer::GradientScratch(size_t rows) const {
-  return std::max(w_.in_proj.GradientScratch(rows), w_.out_proj.GradientScratch(rows));
-}
-
 namespace {
 
 // What a scan and its gradient take alike.

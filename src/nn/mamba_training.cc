@@ -53,14 +53,6 @@ void MambaMixer::MeasureTraining(core::Arena& arena, size_t rows) const {
   CarveTraining(arena, rows);
 }
 
-size_t MambaMixer::GradientScratch(size_t rows) const {
-  size_t floats = 0;
-  for (const Linear* linear : {&w_.in_proj, &w_.x_proj, &w_.dt_proj, &w_.out_proj}) {
-    floats = std::max(floats, linear->GradientScratch(rows));
-  }
-  return floats;
-}
-
 void MambaMixer::ForwardKeeping(GradContext& g, core::Arena& kept, core::Mat<const float> u,
                                 std::span<const TrainSegment> segments, core::Mat<float> h) const {
   kept.Rewind();

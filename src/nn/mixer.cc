@@ -25,6 +25,25 @@ void ForEachMat(std::vector<LayerState>& to, const std::vector<LayerState>& from
 
 }  // namespace
 
+size_t Mixer::max_cols() const {
+  size_t cols = 0;
+  for (const Linear* linear : linears())
+    cols = std::max({cols, linear->cols(), linear->lora.rank()});
+  return cols;
+}
+
+size_t Mixer::max_rank() const {
+  size_t rank = 0;
+  for (const Linear* linear : linears()) rank = std::max(rank, linear->lora.rank());
+  return rank;
+}
+
+size_t Mixer::GradientScratch(size_t rows) const {
+  size_t floats = 0;
+  for (const Linear* linear : linears()) floats = std::max(floats, linear->GradientScratch(rows));
+  return floats;
+}
+
 core::Result<State> State::Create(std::vector<StateShape> shapes) {
   core::Arena measure;
   Carve(measure, shapes);

@@ -85,8 +85,11 @@ class Mixer {
   virtual StateShape state_shape() const = 0;
   // Carves the buffers that Forward needs for `rows` rows (a measuring arena counts them).
   virtual void Measure(core::Arena& arena, size_t rows) const = 0;
-  // The largest K of the products inside, for Context::x_scratch.
-  virtual size_t max_cols() const = 0;
+  virtual std::vector<const Linear*> linears() const = 0;
+  // The largest K of the products inside, for Context::x_scratch, and the largest rank of an
+  // adapter.
+  size_t max_cols() const;
+  size_t max_rank() const;
   // h [L, D] += mixer(u [L, D]). The rows are those of the segments, one after the other; each
   // segment's state moves on by its count. One step is a segment of 1; a batch is several. Products
   // run over all rows at once; a row has the same bits whatever other segments are there.
@@ -102,7 +105,7 @@ class Mixer {
   virtual void MeasureKept(core::Arena& arena, size_t rows) const = 0;
   virtual void MeasureTraining(core::Arena& arena, size_t rows) const = 0;
   // Floats of GradContext::products.
-  virtual size_t GradientScratch(size_t rows) const = 0;
+  size_t GradientScratch(size_t rows) const;
   // Forward, which leaves in `kept` what Backward needs. Uses g.scratch.
   virtual void ForwardKeeping(GradContext& g, core::Arena& kept, core::Mat<const float> u,
                               std::span<const TrainSegment> segments, core::Mat<float> h) const = 0;

@@ -9,11 +9,11 @@
 #include <thread>
 
 #include "core/cpu.h"
+#include "io/hash.h"
 #include "io/json.h"
 #include "kernels/find_nonfinite/find_nonfinite.h"
 #include "models/fields.h"
 #include "models/registry.h"
-#include "io/hash.h"
 
 namespace hognose::runtime {
 namespace {
@@ -23,16 +23,25 @@ core::Status NotFinite(const io::SafetensorsFile& file, const std::string& name,
       fmt::format("{}: {}: element {} is not a finite number", file.path(), name, element));
 }
 
+core::Status CheckFile(core::Exec exec, const io::SafetensorsFile& file) {
+  std::vector<core::TensorView> tensors;
+  for (const auto& [name, tensor] : file.tensors()) tensors.push_back(tensor);
+  const auto bad = kernels::FindNonFinite(exec, tensors);
+  if (!bad) return {};
+  const auto& name = std::next(file.tensors().begin(), static_cast<ptrdiff_t>(bad->tensor))->first;
+  return NotFinite(file, name, bad->element);
+}
+
 core::Status CheckFinite(const Model& model) {
-  core::Exec exec = model.exec();
-  for (const auto& file : model.folder.files) {
-    std::vector<core::TensorView> tensors;
-    for (const auto& [name, tensor] : file.tensors()) tensors.push_back(tensor);
-    const auto bad = kernels::FindNonFinite(exec, tensors);
-    if (!bad) continue;
-    const auto& name =
-        std::next(file.tensors().begin(), static_cast<ptrdiff_t>(bad->tensor))->first;
-    return NotFinite(file, name, bad->element);
+  for (const auto& file : model.folder.files) HOGNOSE_TRY(CheckFile(model.exec(), file));
+  return {};
+}
+
+core::Status AddAdapter(const std::string& folder, Model& model) {
+  HOGNOSE_ASSIGN(model.adapter, io::OpenAdapter(folder));
+  HOGNOSE_TRY(CheckFile(model.exec(), model.adapter->file));
+  for (const auto& [name, tensor] : model.adapter->tensors) {
+    model.folder.tensors.insert_or_assign(name, tensor);
   }
   return {};
 }
@@ -56,8 +65,14 @@ core::Result<std::vector<int32_t>> ReadEos(const io::ModelFolder& folder, size_t
   return eos;
 }
 
+// An adapter that nothing takes would change nothing: always an error.
 core::Status CheckUnknown(Model& model, bool strict) {
   const auto& unknown = model.lm.unknown_tensors;
+  for (const auto& name : unknown) {
+    if (!model.adapter || !model.adapter->tensors.contains(name)) continue;
+    return core::Status::Failed(fmt::format("{}: {}: got an adapter of a module that {} has not",
+                                            model.adapter->file.path(), name, model.path));
+  }
   if (unknown.empty()) return {};
   const std::string message = unknown.size() == 1
                                   ? fmt::format("{}: {}: unknown tensor", model.path, unknown[0])
@@ -101,8 +116,12 @@ core::Status LoadWeights(Model& model, const LoadOptions& options) {
     HOGNOSE_ASSIGN(model.quantized, QuantizeFolder(exec, model.folder, *options.quantize, check));
     model.folder.tensors = model.quantized.tensors;
   }
-  const models::Checkpoint checkpoint = {model.folder.config, model.folder.path + "/config.json",
-                                         model.folder.tensors, weights};
+  if (!options.adapter.empty()) HOGNOSE_TRY(AddAdapter(options.adapter, model));
+  const models::Checkpoint checkpoint{.config = model.folder.config,
+                                      .config_name = model.folder.path + "/config.json",
+                                      .tensors = model.folder.tensors,
+                                      .weights_name = weights,
+                                      .adapter_scale = model.adapter ? model.adapter->scale : 1.0f};
   HOGNOSE_ASSIGN(model.lm, models::Build(checkpoint));
   HOGNOSE_TRY(CheckUnknown(model, options.strict));
   return options.quantize ? core::Status() : CheckFinite(model);
@@ -182,6 +201,7 @@ const std::string& Model::Digest() const {
   std::call_once(digest_once_, [this] {
     io::Hasher hasher;
     hasher.Add(io::ToJson(folder.config));
+    if (adapter) hasher.Add(io::ToJson(adapter->config));
     for (const auto& [name, tensor] : folder.tensors) {
       hasher.Add(fmt::format("\n{} {}\n", name, core::ToString(tensor)));
       hasher.Add({static_cast<const char*>(tensor.data), tensor.bytes()});

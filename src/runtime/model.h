@@ -10,6 +10,7 @@
 
 #include "core/status.h"
 #include "core/thread_pool.h"
+#include "io/adapter.h"
 #include "io/model_folder.h"
 #include "io/tokenizer/tokenizer.h"
 #include "models/language_model.h"
@@ -23,6 +24,7 @@ struct LoadOptions {
   bool strict = false;  // unknown tensors are an error
   bool tokenizer = true;
   std::optional<QuantizeOptions> quantize = {};  // re-encode the matrices in memory
+  std::string adapter = {};                      // folder of a LoRA adapter to add
 };
 
 // A pool of 1 to 1,024 threads, or what the system says against it.
@@ -32,8 +34,9 @@ core::Result<std::unique_ptr<core::ThreadPool>> NewPool(size_t threads, bool pin
 // that computes takes `compute`, since the pool has one caller at a time.
 struct Model {
   std::string path;
-  io::ModelFolder folder;      // its tensors are the ones in use, quantised on request
-  QuantizedTensors quantized;  // owns what `folder.tensors` then points to
+  io::ModelFolder folder;              // its tensors are the ones in use, quantised on request
+  QuantizedTensors quantized;          // owns what `folder.tensors` then points to
+  std::optional<io::Adapter> adapter;  // its tensors are among folder.tensors
   models::LanguageModel lm;
   std::optional<io::Tokenizer> tokenizer;  // absent if the folder has no tokenizer.json
   std::vector<int32_t> eos_ids;            // from generation_config.json, else config.json

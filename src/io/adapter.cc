@@ -1,0 +1,110 @@
+#include "io/adapter.h"
+
+#include <fmt/format.h>
+
+#include <cmath>
+#include <filesystem>
+
+#include "io/file.h"
+#include "io/json.h"
+
+namespace hognose::io {
+namespace {
+
+constexpr std::string_view kPrefix = "base_model.model.";
+constexpr std::string_view kConfig = "adapter_config.json", kWeights = "adapter_model.safetensors";
+
+core::Status Wrong(const std::string& where, std::string_view field, const core::Value* got,
+                   std::string_view want) {
+  return core::Status::Failed(fmt::format("{}: {}: got {}, want {}", where, field,
+                                          got == nullptr ? "nothing" : ToJson(*got), want));
+}
+
+core::Result<float> Scale(const core::Value& config, const std::string& where) {
+  const core::Value* type = config.Find("peft_type");
+  if (type == nullptr || type->AsString() == nullptr || *type->AsString() != "LORA") {
+    return Wrong(where, "peft_type", type, "\"LORA\"");
+  }
+  for (const std::string_view kind : {"use_dora", "fan_in_fan_out"}) {
+    const core::Value* flag = config.Find(kind);
+    if (flag != nullptr && flag->AsBool() != nullptr && *flag->AsBool()) {
+      return Wrong(where, kind, flag, "false");
+    }
+  }
+  for (const std::string_view kind : {"rank_pattern", "alpha_pattern"}) {
+    const core::Value* map = config.Find(kind);
+    if (map != nullptr && map->AsObject() != nullptr && !map->AsObject()->empty()) {
+      return Wrong(where, kind, map, "none");
+    }
+  }
+  double rank = 0.0, alpha = 0.0;
+  const core::Value* r = config.Find("r");
+  if (r == nullptr || !r->AsDouble(&rank) || !(rank >= 1.0)) {
+    return Wrong(where, "r", r, "a rank of at least 1");
+  }
+  const core::Value* a = config.Find("lora_alpha");
+  if (a == nullptr || !a->AsDouble(&alpha) || !std::isfinite(alpha)) {
+    return Wrong(where, "lora_alpha", a, "a number");
+  }
+  const core::Value* stabilised = config.Find("use_rslora");
+  const bool root =
+      stabilised != nullptr && stabilised->AsBool() != nullptr && *stabilised->AsBool();
+  return static_cast<float>(alpha / (root ? std::sqrt(rank) : rank));
+}
+
+}  // namespace
+
+core::Result<Adapter> OpenAdapter(const std::string& folder) {
+  const std::string config_path = (std::filesystem::path(folder) / kConfig).string();
+  HOGNOSE_ASSIGN(const std::string text, ReadFile(config_path));
+  Adapter adapter;
+  HOGNOSE_ASSIGN(adapter.config, ParseJson(text, config_path));
+  HOGNOSE_ASSIGN(adapter.scale, Scale(adapter.config, config_path));
+  HOGNOSE_ASSIGN(adapter.file,
+                 SafetensorsFile::Open((std::filesystem::path(folder) / kWeights).string()));
+  for (const auto& [name, tensor] : adapter.file.tensors()) {
+    std::string_view bare = name;
+    if (bare.starts_with(kPrefix)) bare.remove_prefix(kPrefix.size());
+    if (!bare.ends_with(kLoraA) && !bare.ends_with(kLoraB)) {
+      return core::Status::Failed(
+          fmt::format("{}: {}: got a tensor that is neither lora_A nor "
+                      "lora_B, want only those",
+                      adapter.file.path(), name));
+    }
+    adapter.tensors.emplace(bare, tensor);
+  }
+  for (const auto& [name, tensor] : adapter.tensors) {
+    const bool a = name.ends_with(kLoraA);
+    const std::string other =
+        name.substr(0, name.size() - kLoraA.size()) + std::string(a ? kLoraB : kLoraA);
+    if (adapter.tensors.contains(other)) continue;
+    return core::Status::Failed(
+        fmt::format("{}: {}: the tensor is missing", adapter.file.path(), other));
+  }
+  return adapter;
+}
+
+std::string AdapterConfig(const LoraOptions& o) {
+  core::Value::Array targets(o.targets.begin(), o.targets.end());
+  return ToJson(core::Value::Object{{"peft_type", "LORA"},
+                                    {"task_type", "CAUSAL_LM"},
+                                    {"base_model_name_or_path", o.base},
+                                    {"r", o.rank},
+                                    {"lora_alpha", o.alpha},
+                                    {"lora_dropout", 0.0},
+                                    {"bias", "none"},
+                                    {"fan_in_fan_out", false},
+                                    {"inference_mode", true},
+                                    {"target_modules", std::move(targets)}},
+                2) +
+         "\n";
+}
+
+core::Status WriteAdapter(const std::string& path, const core::TensorMap& tensors) {
+  std::vector<std::pair<std::string, core::TensorView>> named;
+  for (const auto& [name, tensor] : tensors)
+    named.emplace_back(std::string(kPrefix) + name, tensor);
+  return WriteSafetensors(path, named, {{"format", "pt"}});
+}
+
+}  // namespace hognose::io

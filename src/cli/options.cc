@@ -66,6 +66,18 @@ CLI::Option* AddNumber(CLI::App& app, const std::string& names,
       parse, help);
 }
 
+CLI::Option* AddRealNumber(CLI::App& app, const std::string& names,
+                           const std::function<void(double)>& set, double min, double max,
+                           const std::string& help) {
+  const auto parse = [=](const std::string& text) {
+    const auto number = ParseNumber<double>(text);
+    if (!number || !(*number >= min && *number <= max)) return false;  // NaN is in no range
+    set(*number);
+    return true;
+  };
+  return Add(app, names, "REAL", fmt::format("a number from {} to {}", min, max), parse, help);
+}
+
 // Every unknown argument is one of these two.
 std::string DescribeExtra(const std::string& argument) {
   const bool flag = argument.size() > 1 && argument[0] == '-';
@@ -104,14 +116,32 @@ void AddInteger(CLI::App& app, const std::string& names, std::optional<uint64_t>
 
 void AddReal(CLI::App& app, const std::string& names, double* value, double min, double max,
              const std::string& help) {
+  const auto set = [=](double number) { *value = number; };
+  AddRealNumber(app, names, set, min, max, help)->default_str(fmt::format("{}", *value));
+}
+
+void AddReal(CLI::App& app, const std::string& names, std::optional<double>* value, double min,
+             double max, const std::string& help) {
+  const auto set = [=](double number) { *value = number; };
+  AddRealNumber(app, names, set, min, max, help);
+}
+
+void AddNames(CLI::App& app, const std::string& names, std::vector<std::string>* values,
+              const std::string& help) {
   const auto parse = [=](const std::string& text) {
-    const auto number = ParseNumber<double>(text);
-    if (!number || !(*number >= min && *number <= max)) return false;  // NaN is in no range
-    *value = *number;
+    values->clear();
+    for (size_t begin = 0; begin <= text.size();) {
+      const size_t end = std::min(text.find(',', begin), text.size());
+      const std::string name = text.substr(begin, end - begin);
+      if (name.empty() || std::find(values->begin(), values->end(), name) != values->end()) {
+        return false;
+      }
+      values->push_back(name);
+      begin = end + 1;
+    }
     return true;
   };
-  Add(app, names, "REAL", fmt::format("a number from {} to {}", min, max), parse, help)
-      ->default_str(fmt::format("{}", *value));
+  Add(app, names, "NAME,...", "different names between commas", parse, help);
 }
 
 void AddIntegers(CLI::App& app, const std::string& names, std::vector<uint64_t>* values,

@@ -25,6 +25,11 @@ void AddInteger(CLI::App& app, const std::string& names, std::optional<uint64_t>
                 uint64_t min, uint64_t max, const std::string& help);
 void AddReal(CLI::App& app, const std::string& names, double* value, double min, double max,
              const std::string& help);
+void AddReal(CLI::App& app, const std::string& names, std::optional<double>* value, double min,
+             double max, const std::string& help);
+// Names between commas, none of them empty or given twice.
+void AddNames(CLI::App& app, const std::string& names, std::vector<std::string>* values,
+              const std::string& help);
 // Integers between commas.
 void AddIntegers(CLI::App& app, const std::string& names, std::vector<uint64_t>* values,
                  uint64_t min, uint64_t max, const std::string& help);

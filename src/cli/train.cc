@@ -1,76 +1,18 @@
 // hognose train: a model from data.
 #include <fmt/format.h>
 
-#include <filesystem>
-#include <limits>
-
 #include "cli/command.h"
 #include "cli/train_options.h"
 #include "cli/train_run.h"
+#include "cli/train_start.h"
 #include "core/cpu.h"
-#include "io/file.h"
-#include "io/json.h"
-#include "models/fields.h"
-#include "train/checkpoint.h"
 #include "train/language_task.h"
 
 namespace hognose::cli {
 namespace {
 
-namespace fs = std::filesystem;
-
-// A model before training: an existing one's folder, or new tensors.
-struct Start {
-  core::Value config;
-  std::string where;  // of the configuration, for messages
-  io::ModelFolder folder;
-  train::NewTensors fresh;
-  std::optional<io::Tokenizer> tokenizer;
-  std::vector<std::pair<std::string, std::string>> files;  // of the output folder
-
-  const core::TensorMap& tensors() const {
-    return folder.files.empty() ? fresh.tensors : folder.tensors;
-  }
-};
-
-core::Status AddFile(const std::string& path, const std::string& name, Start& start) {
-  std::error_code error;
-  if (!fs::exists(path, error)) return {};
-  HOGNOSE_ASSIGN(std::string bytes, io::ReadFile(path));
-  start.files.emplace_back(name, std::move(bytes));
-  return {};
-}
-
-// With --resume the folder itself says what the model is.
-core::Result<Start> OpenModel(const std::string& path) {
-  Start start;
-  HOGNOSE_ASSIGN(start.folder, io::OpenModelFolder(path));
-  start.config = start.folder.config;
-  start.where = path + "/config.json";
-  for (const char* name : {"generation_config.json", "tokenizer.json", "tokenizer_config.json",
-                           "special_tokens_map.json"}) {
-    HOGNOSE_TRY(AddFile((fs::path(path) / name).string(), name, start));
-  }
-  if (!start.folder.tokenizer_path.empty()) {
-    HOGNOSE_ASSIGN(start.tokenizer, io::Tokenizer::Load(start.folder.tokenizer_path));
-  }
-  return start;
-}
-
 core::Result<Start> NewModel(const TrainFlags& f) {
-  Start start;
-  start.where = f.model_config.empty() ? "flags" : f.model_config;
-  if (f.model_config.empty()) {
-    HOGNOSE_ASSIGN(const train::ModelSizes sizes, SizesOf(f));
-    HOGNOSE_ASSIGN(start.config, train::MakeConfig(sizes));
-  } else {
-    HOGNOSE_ASSIGN(const std::string text, io::ReadFile(f.model_config));
-    HOGNOSE_ASSIGN(start.config, io::ParseJson(text, f.model_config));
-    if (start.config.AsObject() == nullptr) {
-      return core::Status::Failed(
-          fmt::format("{}: got {}, want an object", f.model_config, start.config.TypeName()));
-    }
-  }
+  HOGNOSE_ASSIGN(Start start, ConfigureStart(f));
   if (!f.tokenizer.empty()) {
     HOGNOSE_ASSIGN(start.tokenizer, io::Tokenizer::Load(f.tokenizer));
     HOGNOSE_TRY(AddFile(f.tokenizer, "tokenizer.json", start));
@@ -93,51 +35,6 @@ std::optional<int32_t> EndOfText(const core::Value& config) {
   return static_cast<int32_t>(*id->AsInt());
 }
 
-// The least A_log for --max-spectral-radius, -infinity without it.
-core::Result<double> LeastALog(const TrainFlags& f, const core::Value& config,
-                               const std::string& where) {
-  if (f.max_spectral_radius == 0.0) return -std::numeric_limits<double>::infinity();
-  models::Fields fields(config, where);
-  const auto limits = fields.Limits({"time_step_limit"});
-  const std::string type = fields.Text("model_type").value_or("");
-  HOGNOSE_TRY(fields.status());
-  if (type != "mamba2") {
-    return core::Status::Usage(fmt::format(
-        "--max-spectral-radius: got a model of type {}, want mamba2: Mamba-1 has no floor of dt, "
-        "and without one no bound of A bounds exp(dt A)",
-        type));
-  }
-  if (!limits || limits->first <= 0.0f) {
-    return core::Status::Usage(
-        "--max-spectral-radius: got no time_step_limit with a low end above 0 (--time-step-limit), "
-        "want one: without a floor of dt no bound of A bounds exp(dt A)");
-  }
-  return train::LeastALog(f.max_spectral_radius, limits->first);
-}
-
-core::Result<train::Parameters> MakeParameters(const TrainFlags& f, const Start& start) {
-  const auto frozen = [&](std::string_view name) { return IsFrozen(f, name); };
-  for (const auto& pattern : f.freeze) {
-    const auto matches = [&](const auto& tensor) {
-      return tensor.first.find(pattern) != std::string::npos;
-    };
-    if (std::any_of(start.tensors().begin(), start.tensors().end(), matches)) continue;
-    return core::Status::Failed(
-        fmt::format("--freeze: got \"{}\", want a part of some tensor's name", pattern));
-  }
-  const bool adam = f.optimizer == "adamw";
-  HOGNOSE_ASSIGN(auto parameters,
-                 train::Parameters::Create(start.tensors(), start.where,
-                                           {.frozen = frozen,
-                                            .precision = PrecisionOf(f),
-                                            .second_moment = adam,
-                                            .first_moment = adam || f.momentum > 0.0}));
-  if (parameters.trained_elements() == 0) {
-    return core::Status::Usage("--freeze: got patterns for every tensor, want some to train");
-  }
-  return parameters;
-}
-
 core::Result<train::TokenData> LoadTokens(const TrainFlags& f, const Start& start,
                                           const std::string& path, size_t vocab) {
   HOGNOSE_ASSIGN(const auto format, train::ParseDataFormat(f.data_format));
@@ -148,18 +45,10 @@ core::Result<train::TokenData> LoadTokens(const TrainFlags& f, const Start& star
 }
 
 core::Result<int> TrainLanguage(const TrainFlags& f) {
-  const std::string source = f.resume ? f.out : f.init;
-  auto opened = source.empty() ? NewModel(f) : OpenModel(source);
+  auto opened = SourceOf(f).empty() ? NewModel(f) : OpenStart(f);
   HOGNOSE_TRY(opened.status());
   Start start = std::move(*opened);
-  if (!f.time_step_limit.empty() && !source.empty()) {
-    HOGNOSE_ASSIGN(const train::ModelSizes sizes, SizesOf(f));
-    start.config =
-        train::With(start.config,
-                    {{"time_step_limit", core::Value::Array{core::Value(sizes.dt_limit->first),
-                                                            core::Value(sizes.dt_limit->second)}}});
-  }
-  HOGNOSE_ASSIGN(const double min_a_log, LeastALog(f, start.config, start.where));
+  HOGNOSE_ASSIGN(const double min_a_log, LeastALog(f, start));
   HOGNOSE_ASSIGN(
       const auto pool,
       runtime::NewPool(f.common.threads.value_or(core::Cpu().physical_cores()), f.common.pin));
@@ -198,7 +87,7 @@ core::Result<int> TrainLanguage(const TrainFlags& f) {
 
 core::Result<int> Train(const TrainFlags& f) {
   HOGNOSE_TRY(CheckTrainFlags(f));
-  return TrainLanguage(f);
+  return f.task == "lm" ? TrainLanguage(f) : TrainSequence(f);
 }
 
 }  // namespace

@@ -6,6 +6,7 @@
 #include <charconv>
 
 #include "cli/options.h"
+#include "models/sequence_config.h"
 
 namespace hognose::cli {
 namespace {
@@ -34,7 +35,8 @@ void AddModelFlags(CLI::App& app, TrainFlags& f) {
 
 void AddDataFlags(CLI::App& app, TrainFlags& f) {
   AddChoice(app, "--task", &f.task, {"lm", "regression", "classification"}, "What is learned");
-  AddPath(app, "--data", &f.data, "Ids (.npy or text), text, or JSONL with \"text\"");
+  AddPath(app, "--data", &f.data,
+          "Ids (.npy or text), text, JSONL with \"text\", or a table (CSV, .npy)");
   AddChoice(app, "--data-format", &f.data_format, {"auto", "ids", "text", "jsonl", "csv", "npy"},
             "What --data and --eval hold");
   AddPath(app, "--eval", &f.evaluation, "Held-out data of the same kind");
@@ -42,6 +44,19 @@ void AddDataFlags(CLI::App& app, TrainFlags& f) {
   AddInteger(app, "--batch-size", &f.batch, 1, kLargeSize, "Sequences of a batch");
   AddInteger(app, "--sequence-length", &f.length, 1, kLargeSize, "Tokens or rows of a sequence");
   AddInteger(app, "--accumulate", &f.accumulate, 1, kLargeSize, "Batches of a step");
+}
+
+void AddTableFlags(CLI::App& app, TrainFlags& f) {
+  AddNames(app, "--target", &f.targets, "NAME[,NAME]: columns to predict; all others are features");
+  AddPath(app, "--time", &f.time, "Column of the time, no feature");
+  AddChoice(app, "--missing", &f.missing, {"refuse", "drop", "mean"},
+            "Missing cells and outliers (default refuse)");
+  AddReal(app, "--validation", &f.validation, 0.0, 0.99,
+          "Part of the rows held out, the last ones");
+  AddChoice(app, "--loss", &f.loss, {"mse", "huber"}, "Of a regression (default mse)");
+  AddReal(app, "--huber-delta", &f.huber_delta, 1e-9, kLarge, "Where huber becomes linear (1)");
+  AddInteger(app, "--classes", &f.classes, 2, models::SequenceConfig::kMostClasses,
+             "Classes 0 .. K-1 (default: those of the training rows)");
 }
 
 void AddRunFlags(CLI::App& app, TrainFlags& f) {
@@ -78,6 +93,7 @@ void AddOptimizerFlags(CLI::App& app, TrainFlags& f) {
 void AddTrainFlags(CLI::App& app, TrainFlags& f) {
   AddModelFlags(app, f);
   AddDataFlags(app, f);
+  AddTableFlags(app, f);
   AddRunFlags(app, f);
   AddOptimizerFlags(app, f);
   AddChoice(app, "--precision", &f.precision, {"f32", "bf16"}, "Of matrix products");
@@ -89,11 +105,49 @@ void AddTrainFlags(CLI::App& app, TrainFlags& f) {
   AddCommon(app, f.common);
 }
 
+namespace {
+
+// Flags of the one kind of task, given to the other.
+core::Status CheckTaskFlags(const TrainFlags& f) {
+  const bool lm = f.task == "lm";
+  const std::pair<const char*, bool> given[] = {
+      {"--target", lm && !f.targets.empty()},       {"--time", lm && !f.time.empty()},
+      {"--missing", lm && !f.missing.empty()},      {"--loss", lm && !f.loss.empty()},
+      {"--huber-delta", lm && f.huber_delta},       {"--classes", lm && f.classes},
+      {"--tokenizer", !lm && !f.tokenizer.empty()}, {"--vocab", !lm && f.vocab},
+      {"--eval", !lm && !f.evaluation.empty()}};
+  for (const auto& [flag, wrong] : given) {
+    if (!wrong) continue;
+    return core::Status::Usage(
+        fmt::format("{}: got it with --task {}, want it {}", flag, f.task,
+                    lm ? "with regression or classification only" : "with lm only"));
+  }
+  if (lm) return {};
+  if (f.targets.empty() && f.init.empty() && !f.resume) {
+    return core::Status::Usage("--target: got none, want a column of --data");
+  }
+  const bool regression = f.task == "regression";
+  if (regression && f.classes) {
+    return core::Status::Usage("--classes: got it with --task regression, want classification");
+  }
+  if (!regression && (!f.loss.empty() || f.huber_delta)) {
+    return core::Status::Usage(fmt::format("{}: got it with --task classification, want regression",
+                                           f.loss.empty() ? "--huber-delta" : "--loss"));
+  }
+  if (!regression && f.targets.size() > 1) {
+    return core::Status::Usage("--target: got several, want one column of classes");
+  }
+  return {};
+}
+
+}  // namespace
+
 core::Status CheckTrainFlags(const TrainFlags& f) {
   if (f.data.empty()) return core::Status::Usage("--data: got none, want a file");
   if (f.out.empty()) return core::Status::Usage("--out: got none, want a folder to write");
   if (f.resume && f.force)
     return core::Status::Usage("--force: got --resume too, want one of them");
+  HOGNOSE_TRY(CheckTaskFlags(f));
   if (!f.init.empty() && !f.model_config.empty()) {
     return core::Status::Usage("--model-config: got --init too, want one of them");
   }
@@ -157,7 +211,7 @@ core::Result<train::ModelSizes> SizesOf(const TrainFlags& f) {
 }
 
 core::Value SettingsOf(const TrainFlags& f) {
-  return core::Value::Object{
+  core::Value::Object settings = {
       {"task", f.task},
       {"order", f.order},
       {"batch-size", f.batch},
@@ -179,6 +233,11 @@ core::Value SettingsOf(const TrainFlags& f) {
       {"max-spectral-radius", f.max_spectral_radius},
       {"precision", f.precision},
   };
+  if (f.task == "lm") return settings;
+  // What config.json says (columns, loss) is checked against the flags when it is read.
+  settings.emplace_back("missing", f.missing.empty() ? "refuse" : f.missing);
+  settings.emplace_back("validation", f.validation);
+  return settings;
 }
 
 bool IsFrozen(const TrainFlags& f, std::string_view name) {

@@ -24,6 +24,12 @@ struct TrainFlags {
   std::string time_step_limit;
   // The data.
   std::string data, data_format = "auto", evaluation, order = "shuffled";
+  // Of regression and classification; empty loss: mse, or what the model was trained with.
+  std::vector<std::string> targets;
+  std::string time, missing, loss;
+  std::optional<uint64_t> classes;
+  std::optional<double> huber_delta;
+  double validation = 0.1;
   uint64_t batch = 8, length = 256, accumulate = 1;
   // The run.
   std::string out, log, gradients;

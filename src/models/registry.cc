@@ -219,10 +219,45 @@ std::vector<std::string_view> Architectures() {
   return names;
 }
 
+namespace {
+
+core::Status WantObject(const Checkpoint& checkpoint) {
+  if (checkpoint.config.AsObject() != nullptr) return {};
+  return core::Status::Failed(fmt::format("{}: got {}, want an object", checkpoint.config_name,
+                                          checkpoint.config.TypeName()));
+}
+
+// Both ends must be what the names say.
+core::Status BindEnds(const Fields& fields, TensorLoader& tensors, SequenceModel* model) {
+  HOGNOSE_ASSIGN(const auto encoder, tensors.Find("encoder.weight"));
+  if (encoder.rank != 2) {
+    return core::Status::Failed(fmt::format("{}: encoder.weight: got {}, want shape [D, F]",
+                                            tensors.where(), core::ToString(encoder)));
+  }
+  const size_t width = encoder.shape[0], inputs = model->config.features.size(),
+               outputs = model->config.outputs();
+  if (encoder.shape[1] != inputs) {
+    return core::Status::Failed(
+        fmt::format("{}: encoder.weight: got {}, want {} columns, one for "
+                    "each of the features of {}",
+                    tensors.where(), core::ToString(encoder), inputs, fields.where()));
+  }
+  nn::Linear &e = model->encoder, &h = model->head;
+  return tensors.Bind("", {{"encoder.weight", {width, inputs}, &e},
+                           {"encoder.bias", {width}, &e.bias, true, &e.dbias},
+                           {"head.weight", {outputs, width}, &h},
+                           {"head.bias", {outputs}, &h.bias, true, &h.dbias}});
+}
+
+}  // namespace
+
 core::Result<LanguageModel> Build(const Checkpoint& checkpoint) {
-  if (checkpoint.config.AsObject() == nullptr) {
-    return core::Status::Failed(fmt::format("{}: got {}, want an object", checkpoint.config_name,
-                                            checkpoint.config.TypeName()));
+  HOGNOSE_TRY(WantObject(checkpoint));
+  if (IsSequenceConfig(checkpoint.config)) {
+    return core::Status::Failed(
+        fmt::format("{}: architectures: got {}, want a language model; `hognose predict` and "
+                    "`hognose train --task` take this one",
+                    checkpoint.config_name, kSequenceClass));
   }
   const core::Value config = Flatten(checkpoint.config);
   Fields fields(config, checkpoint.config_name);
@@ -236,6 +271,35 @@ core::Result<LanguageModel> Build(const Checkpoint& checkpoint) {
   HOGNOSE_TRY(BindVocabulary(fields, tensors, names, &model));
   HOGNOSE_ASSIGN(model.backbone,
                  BuildBackbone(*architecture, fields, tensors, names.prefix, model.width()));
+  HOGNOSE_TRY(fields.status());
+  model.unknown_tensors = tensors.Unused();
+  return model;
+}
+
+core::Result<SequenceModel> BuildSequence(const Checkpoint& checkpoint) {
+  HOGNOSE_TRY(WantObject(checkpoint));
+  const std::string& where = checkpoint.config_name;
+  if (!IsSequenceConfig(checkpoint.config)) {
+    return core::Status::Failed(
+        fmt::format("{}: architectures: got no {}, want a regression or classification model; "
+                    "`hognose run` takes a language model",
+                    where, kSequenceClass));
+  }
+  Fields fields(checkpoint.config, where);
+  const auto type = fields.Text("model_type");
+  HOGNOSE_TRY(fields.status());
+  HOGNOSE_ASSIGN(const Architecture* architecture,
+                 ChooseByName(fields, "model_type", type.value_or("")));
+  HOGNOSE_TRY(RefuseUnsupported(checkpoint.config, fields));
+  SequenceModel model;
+  model.architecture = architecture->name;
+  HOGNOSE_ASSIGN(model.config, SequenceConfig::Read(checkpoint.config, where));
+  TensorLoader tensors(checkpoint.tensors, model.floats, checkpoint.weights_name,
+                       checkpoint.gradients);
+  HOGNOSE_TRY(BindEnds(fields, tensors, &model));
+  HOGNOSE_TRY(Agree(fields, fields.Size({"hidden_size"}), model.width(), "encoder.weight"));
+  HOGNOSE_ASSIGN(model.backbone,
+                 BuildBackbone(*architecture, fields, tensors, "backbone.", model.width()));
   HOGNOSE_TRY(fields.status());
   model.unknown_tensors = tensors.Unused();
   return model;

@@ -9,6 +9,7 @@
 #include "core/tensor.h"
 #include "core/value.h"
 #include "models/language_model.h"
+#include "models/sequence_model.h"
 
 namespace hognose::models {
 
@@ -24,6 +25,9 @@ struct Checkpoint {
 // Chooses the architecture by `architectures`, then `model_type`, then the original layout's
 // ssm_cfg. The tensors must outlive the model.
 core::Result<LanguageModel> Build(const Checkpoint& checkpoint);
+// A sequence model: its architecture is `model_type`'s, its `architectures` kSequenceClass. Each of
+// both refuses the other's configuration, naming the command that takes it.
+core::Result<SequenceModel> BuildSequence(const Checkpoint& checkpoint);
 
 // Names of the architectures, for messages and `inspect`.
 std::vector<std::string_view> Architectures();

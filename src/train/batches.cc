@@ -42,21 +42,23 @@ size_t Permute(uint64_t seed, uint64_t epoch, size_t n, size_t index) {
   return x;
 }
 
-Result<Batches> Batches::Create(const TokenData& data, const BatchOptions& options) {
+Result<Batches> Batches::Create(const BatchData& data, const BatchOptions& options) {
   HOGNOSE_CHECK(options.batch > 0 && options.length > 0);
   Batches batches;
   batches.options_ = options;
-  batches.windows_ = (data.size() - 1) / options.length;
+  if (data.count > data.ahead) batches.windows_ = (data.count - data.ahead) / options.length;
   if (batches.windows_ == 0) {
-    return Status::Failed(fmt::format(
-        "{}: got {} tokens, want at least {} (a sequence of {} and the target of its last)",
-        data.path(), data.size(), options.length + 1, options.length));
+    return Status::Failed(fmt::format("{}: got {} {}, want at least {} (a sequence of {}{})",
+                                      data.path, data.count, data.unit, options.length + data.ahead,
+                                      options.length,
+                                      data.ahead == 0 ? "" : " and the target of its last"));
   }
   const size_t most = batches.windows_ / options.batch;
   if (options.order == Order::kSequential && options.steps > most) {
     return Status::Failed(fmt::format(
-        "--steps: got {}, want at most {}: {} holds {} sequences of {} tokens, a step reads {}",
-        options.steps, most, data.path(), batches.windows_, options.length, options.batch));
+        "--steps: got {}, want at most {}: {} holds {} sequences of {} {}, a step reads {}",
+        options.steps, most, data.path, batches.windows_, options.length, data.unit,
+        options.batch));
   }
   return batches;
 }

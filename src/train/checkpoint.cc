@@ -20,8 +20,7 @@ constexpr std::string_view kVersion = "1";
 // Every tensor of the state, in the order of the parameters.
 NamedTensors StateTensors(const Parameters& parameters) {
   NamedTensors tensors;
-  for (const Parameter& p : parameters.all()) {
-    if (!p.trained) continue;
+  for (const Parameter& p : parameters.trained()) {
     tensors.emplace_back("w." + p.name, p.view);
     for (const auto& [prefix, all] : {std::pair("m.", parameters.m()), {"v.", parameters.v()}}) {
       if (all.size == 0) continue;
@@ -137,8 +136,7 @@ core::Status SaveModel(const std::string& path, const Parameters& parameters) {
 core::Status SaveGradients(const std::string& path, const Parameters& parameters, float factor) {
   std::vector<std::vector<float>> scaled;
   NamedTensors tensors;
-  for (const Parameter& p : parameters.all()) {
-    if (!p.trained) continue;
+  for (const Parameter& p : parameters.trained()) {
     const core::Vec<float> gradient = parameters.gradient(p);
     scaled.emplace_back(gradient.data, gradient.data + gradient.size);
     for (float& value : scaled.back()) value *= factor;

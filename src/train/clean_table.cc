@@ -119,10 +119,11 @@ ColumnStats Measure(const Table& table, size_t column, size_t rows) {
   return stats;
 }
 
-Outliers FindOutliers(const Table& table, const Split& split) {
+Outliers FindOutliers(const Table& table, const Split& split, std::span<const size_t> labels) {
   Outliers outliers;
   std::vector<ColumnStats> stats;
   for (size_t c = 0; c < table.columns(); ++c) stats.push_back(Measure(table, c, split.training));
+  for (const size_t c : labels) stats[c].deviation = 0;
   outliers.counts.resize(table.columns());
   for (size_t i = 0; i < table.values.size(); ++i) {
     const ColumnStats& column = stats[i % table.columns()];
@@ -137,12 +138,12 @@ Outliers FindOutliers(const Table& table, const Split& split) {
 }
 
 Result<CleanReport> CleanTable(Table* table, Missing missing, double fraction,
-                               std::span<const size_t> targets) {
+                               std::span<const size_t> targets, std::span<const size_t> labels) {
   CleanReport report;
   HOGNOSE_ASSIGN(report.split, SplitByTime(*table, fraction));
   if (missing == Missing::kRefuse) HOGNOSE_TRY(RefuseMissing(*table));
   report.missing = CountMissing(*table);
-  const Outliers outliers = FindOutliers(*table, report.split);
+  const Outliers outliers = FindOutliers(*table, report.split, labels);
   if (missing == Missing::kRefuse) {
     report.outliers.resize(table->columns());
     HOGNOSE_TRY(RefuseOutliers(*table, outliers, report.split));

@@ -40,7 +40,8 @@ struct Outliers {
   std::vector<size_t> counts;  // for each column
   std::vector<size_t> cells;   // row * columns + column, ascending
 };
-Outliers FindOutliers(const Table& table, const Split& split);
+// `labels`: columns that hold classes, which have no outliers: a rare class is no fault.
+Outliers FindOutliers(const Table& table, const Split& split, std::span<const size_t> labels = {});
 
 enum class Missing : uint8_t { kRefuse, kDrop, kMean };
 
@@ -60,7 +61,8 @@ struct CleanReport {
 //          mean, so a prediction may fill with Normalization::mean.
 // The outliers are measured on the split of the table as it came.
 core::Result<CleanReport> CleanTable(Table* table, Missing missing, double fraction,
-                                     std::span<const size_t> targets);
+                                     std::span<const size_t> targets,
+                                     std::span<const size_t> labels = {});
 
 // One line for people: "3 missing cells (a: 2, b: 1), 1 outlier (b: 1), 4 rows dropped".
 std::string Describe(const CleanReport& report, const Table& table);

@@ -35,28 +35,28 @@ core::Result<Parameters> Parameters::Create(const core::TensorMap& tensors,
                                             const ParameterOptions& options) {
   Parameters p;
   p.precision_ = options.precision;
-  // In their final order: by group, then by name.
-  for (const int group : {0, 1, 2}) {
+  for (const auto& [name, tensor] : tensors) {
+    if (options.frozen && options.frozen(name)) p.frozen_[name] = tensor;
+    p.elements_ += tensor.elements();
+  }
+  p.tensors_ = p.frozen_;
+  for (const bool decays : {true, false}) {
     for (const auto& [name, tensor] : tensors) {
-      const bool frozen = options.frozen && options.frozen(name);
-      if (group != (frozen ? 2 : HasNoDecay(name) ? 1 : 0)) continue;
+      if (decays == HasNoDecay(name) || p.frozen_.contains(name)) continue;
       if (!core::IsWeightFloat(tensor.dtype)) {
         return core::Status::Failed(fmt::format("{}: {}: got {}, want f32, bf16 or f16 to train",
                                                 where, name, core::ToString(tensor)));
       }
-      Parameter parameter{.name = name, .view = tensor, .offset = p.total_, .trained = !frozen};
       if (options.precision != Precision::kF32 && IsMatrix(name, tensor)) {
         p.copied_.push_back(p.parameters_.size());
         p.copy_offsets_.push_back(p.copy_total_);
         p.copy_total_ += Aligned(tensor.elements());
       }
+      p.parameters_.push_back({.name = name, .view = tensor, .offset = p.total_});
       p.total_ += Aligned(tensor.elements());
-      p.elements_ += tensor.elements();
-      if (!frozen) p.trained_elements_ += tensor.elements();
-      p.parameters_.push_back(std::move(parameter));
+      p.trained_elements_ += tensor.elements();
     }
-    if (group == 0) p.decayed_ = p.total_;
-    if (group == 1) p.trained_ = p.total_;
+    if (decays) p.decayed_ = p.total_;
   }
   core::Arena measure;
   p.Carve(measure, options);
@@ -81,9 +81,9 @@ core::Result<Parameters> Parameters::Create(const core::TensorMap& tensors,
 
 void Parameters::Carve(core::Arena& arena, const ParameterOptions& options) {
   values_ = arena.NewVec<float>(total_);
-  gradients_ = arena.NewVec<float>(trained_);
-  m_ = arena.NewVec<float>(options.first_moment ? trained_ : 0);
-  v_ = arena.NewVec<float>(options.second_moment ? trained_ : 0);
+  gradients_ = arena.NewVec<float>(total_);
+  m_ = arena.NewVec<float>(options.first_moment ? total_ : 0);
+  v_ = arena.NewVec<float>(options.second_moment ? total_ : 0);
   copies_ = arena.NewVec<uint16_t>(copy_total_);
 }
 
@@ -91,14 +91,12 @@ size_t Parameters::bytes() const { return memory_.used(); }
 
 models::GradientMap Parameters::gradient_map() const {
   models::GradientMap map;
-  for (const Parameter& p : parameters_) {
-    if (p.trained) map[p.name] = gradient(p);
-  }
+  for (const Parameter& p : parameters_) map[p.name] = gradient(p);
   return map;
 }
 
 core::TensorMap Parameters::value_map() const {
-  core::TensorMap map;
+  core::TensorMap map = frozen_;
   for (const Parameter& p : parameters_) map[p.name] = p.view;
   return map;
 }

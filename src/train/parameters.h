@@ -2,8 +2,8 @@
 // one allocation; and what the model reads: the values themselves, or copies of the matrices in 16
 // bits.
 //
-// Trained tensors that decay come first, then trained ones that don't, then frozen ones, each at a
-// multiple of 32 floats; the floats between them are zero and stay zero.
+// Tensors that decay come first, then those that don't, each at a multiple of 32 floats; the floats
+// between them are zero and stay zero. Frozen tensors stay where and in what type they are.
 #pragma once
 
 #include <cstdint>
@@ -35,8 +35,7 @@ bool IsMatrix(std::string_view name, const core::TensorView& tensor);
 struct Parameter {
   std::string name;
   core::TensorView view;  // of its value, f32
-  size_t offset = 0;      // of its value, in floats; of its gradient too when trained
-  bool trained = true;
+  size_t offset = 0;      // of its value and its gradient, in floats
 };
 
 struct ParameterOptions {
@@ -48,15 +47,14 @@ struct ParameterOptions {
 
 class Parameters {
  public:
-  // Copies the tensors (f32, bf16 or f16; others are an error that names them). `where` begins
-  // messages.
+  // Copies the tensors that are trained (f32, bf16 or f16; others are an error that names them); the
+  // others must outlive this. `where` begins messages.
   static core::Result<Parameters> Create(const core::TensorMap& tensors, const std::string& where,
                                          const ParameterOptions& options);
 
-  const std::vector<Parameter>& all() const { return parameters_; }
+  const std::vector<Parameter>& trained() const { return parameters_; }
+  // Of which the first decayed() floats decay, and what goes with them.
   core::Vec<float> values() const { return values_; }
-  // The trained part of the values, of which the first decayed() decay, and what goes with it.
-  core::Vec<float> trained() const { return {values_.data, trained_}; }
   size_t decayed() const { return decayed_; }
   core::Vec<float> gradients() const { return gradients_; }
   core::Vec<float> m() const { return m_; }  // empty where not kept
@@ -70,7 +68,7 @@ class Parameters {
   models::GradientMap gradient_map() const;
   void Update(core::Exec exec);
 
-  // The values by name, f32: what is saved.
+  // The values by name, f32, and the frozen tensors: what is saved.
   core::TensorMap value_map() const;
   core::Vec<float> gradient(const Parameter& p) const {
     return {gradients_.data + p.offset, p.view.elements()};
@@ -86,9 +84,9 @@ class Parameters {
   std::vector<size_t> copied_;        // indices into parameters_
   std::vector<size_t> copy_offsets_;  // into copies_
   Precision precision_ = Precision::kF32;
-  size_t trained_ = 0, decayed_ = 0, total_ = 0, copy_total_ = 0;
+  size_t decayed_ = 0, total_ = 0, copy_total_ = 0;
   size_t trained_elements_ = 0, elements_ = 0;
-  core::TensorMap tensors_;
+  core::TensorMap tensors_, frozen_;
   core::Arena memory_;
 };
 

@@ -48,11 +48,11 @@ core::Status Trainer::Bind() {
 core::Status Trainer::NotFinite(double loss) const {
   core::Exec exec = exec_;
   std::string what = "no tensor by itself";
-  for (const Parameter& p : parameters_.all()) {
+  for (const Parameter& p : parameters_.trained()) {
     core::TensorView gradient = p.view;
-    gradient.data = p.trained ? parameters_.gradient(p).data : nullptr;
+    gradient.data = parameters_.gradient(p).data;
     const bool value_bad = kernels::FindNonFinite(exec, p.view).has_value();
-    if (!value_bad && (!p.trained || !kernels::FindNonFinite(exec, gradient))) continue;
+    if (!value_bad && !kernels::FindNonFinite(exec, gradient)) continue;
     what = fmt::format("the {} of {}", value_bad ? "values" : "gradients", p.name);
     break;
   }
@@ -98,7 +98,7 @@ void Trainer::Update(double lr, double gradient_scale) {
   };
   const auto run = [&](size_t begin, size_t end, double decay) {
     if (begin == end) return;
-    const core::Vec<float> p = part(parameters_.trained(), begin, end);
+    const core::Vec<float> p = part(parameters_.values(), begin, end);
     const core::Vec<const float> g = part(parameters_.gradients(), begin, end);
     const core::Vec<float> m = part(parameters_.m(), begin, end);
     if (o.kind == OptimizerKind::kSgd) {
@@ -124,13 +124,13 @@ void Trainer::Update(double lr, double gradient_scale) {
                            .step = updates_});
   };
   run(0, parameters_.decayed(), o.weight_decay);
-  run(parameters_.decayed(), parameters_.trained().size, 0.0);
+  run(parameters_.decayed(), parameters_.values().size, 0.0);
   if (!std::isfinite(options_.min_a_log)) return;
   // Rounded up, so that the bound holds.
   const float least = std::nextafter(static_cast<float>(options_.min_a_log),
                                      std::numeric_limits<float>::infinity());
-  for (const Parameter& p : parameters_.all()) {
-    if (!p.trained || !p.name.ends_with("A_log")) continue;
+  for (const Parameter& p : parameters_.trained()) {
+    if (!p.name.ends_with("A_log")) continue;
     float* value = parameters_.values().data + p.offset;
     for (size_t i = 0; i < p.view.elements(); ++i) value[i] = std::max(value[i], least);
   }

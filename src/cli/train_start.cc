@@ -1,0 +1,106 @@
+#include "cli/train_start.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <filesystem>
+#include <limits>
+
+#include "io/file.h"
+#include "io/json.h"
+#include "models/fields.h"
+
+namespace hognose::cli {
+
+namespace fs = std::filesystem;
+
+core::Status AddFile(const std::string& path, const std::string& name, Start& start) {
+  std::error_code error;
+  if (!fs::exists(path, error)) return {};
+  HOGNOSE_ASSIGN(std::string bytes, io::ReadFile(path));
+  start.files.emplace_back(name, std::move(bytes));
+  return {};
+}
+
+core::Result<Start> OpenStart(const TrainFlags& f) {
+  const std::string& path = SourceOf(f);
+  Start start;
+  HOGNOSE_ASSIGN(start.folder, io::OpenModelFolder(path));
+  start.config = start.folder.config;
+  start.where = path + "/config.json";
+  for (const char* name : {"generation_config.json", "tokenizer.json", "tokenizer_config.json",
+                           "special_tokens_map.json"}) {
+    HOGNOSE_TRY(AddFile((fs::path(path) / name).string(), name, start));
+  }
+  if (!start.folder.tokenizer_path.empty()) {
+    HOGNOSE_ASSIGN(start.tokenizer, io::Tokenizer::Load(start.folder.tokenizer_path));
+  }
+  if (f.time_step_limit.empty()) return start;
+  HOGNOSE_ASSIGN(const train::ModelSizes sizes, SizesOf(f));
+  start.config = train::With(
+      start.config, {{"time_step_limit", core::Value::Array{core::Value(sizes.dt_limit->first),
+                                                            core::Value(sizes.dt_limit->second)}}});
+  return start;
+}
+
+core::Result<Start> ConfigureStart(const TrainFlags& f) {
+  Start start;
+  start.where = f.model_config.empty() ? "flags" : f.model_config;
+  if (f.model_config.empty()) {
+    HOGNOSE_ASSIGN(const train::ModelSizes sizes, SizesOf(f));
+    HOGNOSE_ASSIGN(start.config, train::MakeConfig(sizes));
+    return start;
+  }
+  HOGNOSE_ASSIGN(const std::string text, io::ReadFile(f.model_config));
+  HOGNOSE_ASSIGN(start.config, io::ParseJson(text, f.model_config));
+  if (start.config.AsObject() == nullptr) {
+    return core::Status::Failed(
+        fmt::format("{}: got {}, want an object", f.model_config, start.config.TypeName()));
+  }
+  return start;
+}
+
+core::Result<double> LeastALog(const TrainFlags& f, const Start& start) {
+  if (f.max_spectral_radius == 0.0) return -std::numeric_limits<double>::infinity();
+  models::Fields fields(start.config, start.where);
+  const auto limits = fields.Limits({"time_step_limit"});
+  const std::string type = fields.Text("model_type").value_or("");
+  HOGNOSE_TRY(fields.status());
+  if (type != "mamba2") {
+    return core::Status::Usage(fmt::format(
+        "--max-spectral-radius: got a model of type {}, want mamba2: Mamba-1 has no floor of dt, "
+        "and without one no bound of A bounds exp(dt A)",
+        type));
+  }
+  if (!limits || limits->first <= 0.0f) {
+    return core::Status::Usage(
+        "--max-spectral-radius: got no time_step_limit with a low end above 0 (--time-step-limit), "
+        "want one: without a floor of dt no bound of A bounds exp(dt A)");
+  }
+  return train::LeastALog(f.max_spectral_radius, limits->first);
+}
+
+core::Result<train::Parameters> MakeParameters(const TrainFlags& f, const Start& start) {
+  const auto frozen = [&](std::string_view name) { return IsFrozen(f, name); };
+  for (const auto& pattern : f.freeze) {
+    const auto matches = [&](const auto& tensor) {
+      return tensor.first.find(pattern) != std::string::npos;
+    };
+    if (std::any_of(start.tensors().begin(), start.tensors().end(), matches)) continue;
+    return core::Status::Failed(
+        fmt::format("--freeze: got \"{}\", want a part of some tensor's name", pattern));
+  }
+  const bool adam = f.optimizer == "adamw";
+  HOGNOSE_ASSIGN(auto parameters,
+                 train::Parameters::Create(start.tensors(), start.where,
+                                           {.frozen = frozen,
+                                            .precision = PrecisionOf(f),
+                                            .second_moment = adam,
+                                            .first_moment = adam || f.momentum > 0.0}));
+  if (parameters.trained_elements() == 0) {
+    return core::Status::Usage("--freeze: got patterns for every tensor, want some to train");
+  }
+  return parameters;
+}
+
+}  // namespace hognose::cli

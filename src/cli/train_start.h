@@ -1,0 +1,47 @@
+// What every task of `hognose train` begins with: a model's configuration and tensors.
+#pragma once
+
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "cli/train_options.h"
+#include "io/model_folder.h"
+#include "io/tokenizer/tokenizer.h"
+#include "train/new_model.h"
+#include "train/parameters.h"
+
+namespace hognose::cli {
+
+// A model before training: an existing one's folder, or new tensors.
+struct Start {
+  core::Value config;
+  std::string where;  // of the configuration, for messages
+  io::ModelFolder folder;
+  train::NewTensors fresh;
+  std::optional<io::Tokenizer> tokenizer;
+  std::vector<std::pair<std::string, std::string>> files;  // of the output folder
+
+  const core::TensorMap& tensors() const {
+    return folder.files.empty() ? fresh.tensors : folder.tensors;
+  }
+};
+
+// The folder of --resume or --init; empty: a new model.
+inline const std::string& SourceOf(const TrainFlags& f) { return f.resume ? f.out : f.init; }
+// That folder, with --time-step-limit set if it is given.
+core::Result<Start> OpenStart(const TrainFlags& flags);
+// A new model's configuration as sizes or --model-config say; no tensors yet.
+core::Result<Start> ConfigureStart(const TrainFlags& flags);
+// Adds the file, if there is one, to those of the output folder.
+core::Status AddFile(const std::string& path, const std::string& name, Start& start);
+
+// The least A_log for --max-spectral-radius, -infinity without it.
+core::Result<double> LeastALog(const TrainFlags& flags, const Start& start);
+core::Result<train::Parameters> MakeParameters(const TrainFlags& flags, const Start& start);
+
+// --task regression and classification (train_sequence.cc).
+core::Result<int> TrainSequence(const TrainFlags& flags);
+
+}  // namespace hognose::cli

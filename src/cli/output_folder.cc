@@ -35,7 +35,9 @@ core::Status CheckReplaceable(const std::string& given, const fs::path& folder, 
     return core::Status::Failed(
         fmt::format("{}: got an existing folder, want a new one (or --force)", given));
   }
-  if (!fs::exists(folder / "config.json", error) && !fs::is_empty(folder, error)) {
+  const bool model = fs::exists(folder / "config.json", error) ||
+                     fs::exists(folder / "adapter_config.json", error);
+  if (!model && !fs::is_empty(folder, error)) {
     return core::Status::Failed(fmt::format(
         "{}: got a folder without config.json, want a model's for --force to replace", given));
   }

@@ -16,7 +16,7 @@ namespace {
 
 struct ScoreOptions {
   CommonOptions common;
-  std::string model, ids, text, logits;
+  std::string model, ids, text, logits, adapter;
   uint64_t piece = 256;
   std::string activations = "auto";
 };
@@ -81,7 +81,7 @@ core::Result<int> Score(const ScoreOptions& o) {
                                            o.ids.empty() ? "none" : "both"));
   }
   const std::string& path = o.ids.empty() ? o.text : o.ids;
-  HOGNOSE_ASSIGN(const auto model, LoadModel(o.model, o.common, !o.text.empty()));
+  HOGNOSE_ASSIGN(const auto model, LoadModel(o.model, o.common, !o.text.empty(), "", o.adapter));
   const auto ids = ReadIds(o, path, *model);
   if (Interrupted()) return kExitInterrupted;
   HOGNOSE_TRY(ids.status());
@@ -107,6 +107,7 @@ Runner AddScore(CLI::App& app) {
   AddPath(app, "--ids", &o->ids,
           "File of decimal ids, separated by whitespace or commas; - is standard input");
   AddPath(app, "--text", &o->text, "File of UTF-8 text; - is standard input");
+  AddPath(app, "--adapter", &o->adapter, "Folder of a LoRA adapter to add");
   AddPath(app, "--logits", &o->logits, "Write float32 NPY [L, V], row i after token i");
   AddInteger(app, "--piece", &o->piece, 1, 4096, "Tokens fed at a time; 1 is step by step");
   AddChoice(app, "--activations", &o->activations, {"auto", "f32"},

@@ -48,6 +48,7 @@ core::Result<int> TrainLanguage(const TrainFlags& f) {
   auto opened = SourceOf(f).empty() ? NewModel(f) : OpenStart(f);
   HOGNOSE_TRY(opened.status());
   Start start = std::move(*opened);
+  HOGNOSE_TRY(AddAdapters(f, start));
   HOGNOSE_ASSIGN(const double min_a_log, LeastALog(f, start));
   HOGNOSE_ASSIGN(
       const auto pool,
@@ -75,14 +76,23 @@ core::Result<int> TrainLanguage(const TrainFlags& f) {
            .seed = f.seed,
            .checkpointing = f.checkpoint == "layer" ? models::Checkpointing::kLayer
                                                     : models::Checkpointing::kNone,
-           .exact = f.precision == "f32"}));
+           .exact = f.precision == "f32",
+           .adapter_scale =
+               f.lora_rank == 0
+                   ? 1.0f
+                   : static_cast<float>(f.lora_alpha / static_cast<double>(f.lora_rank))}));
+  std::optional<io::LoraOptions> lora;
+  if (f.lora_rank != 0) {
+    lora = {.rank = f.lora_rank, .alpha = f.lora_alpha, .targets = LoraTargets(f), .base = f.init};
+  }
   return RunTraining({.flags = f,
                       .exec = {*pool},
                       .task = *task,
                       .parameters = parameters,
                       .config = start.config,
                       .files = start.files,
-                      .min_a_log = min_a_log});
+                      .min_a_log = min_a_log,
+                      .lora = lora});
 }
 
 core::Result<int> Train(const TrainFlags& f) {

@@ -88,6 +88,13 @@ void AddOptimizerFlags(CLI::App& app, TrainFlags& f) {
   AddTexts(app, "--freeze", &f.freeze, "Tensors whose name contains this stay as they are");
 }
 
+void AddLoraFlags(CLI::App& app, TrainFlags& f) {
+  AddInteger(app, "--lora-rank", &f.lora_rank, 0, kLargeSize,
+             "Train adapters of this rank, nothing else; 0: the model itself");
+  AddReal(app, "--lora-alpha", &f.lora_alpha, 0.0, kLarge, "Adapters count alpha / rank");
+  AddPath(app, "--lora-target", &f.lora_target, "Modules with adapters, between commas");
+}
+
 }  // namespace
 
 void AddTrainFlags(CLI::App& app, TrainFlags& f) {
@@ -96,6 +103,7 @@ void AddTrainFlags(CLI::App& app, TrainFlags& f) {
   AddTableFlags(app, f);
   AddRunFlags(app, f);
   AddOptimizerFlags(app, f);
+  AddLoraFlags(app, f);
   AddChoice(app, "--precision", &f.precision, {"f32", "bf16"}, "Of matrix products");
   AddChoice(app, "--checkpoint", &f.checkpoint, {"none", "layer"},
             "layer: less memory, each block's forward pass twice");
@@ -153,6 +161,9 @@ core::Status CheckTrainFlags(const TrainFlags& f) {
   }
   if (f.eval_every != 0 && f.evaluation.empty() && f.task == "lm") {
     return core::Status::Usage("--eval-every: got no --eval, want held-out data");
+  }
+  if (f.lora_rank != 0 && (f.init.empty() || f.task != "lm")) {
+    return core::Status::Usage("--lora-rank: got no --init of a language model, want one");
   }
   if (f.max_spectral_radius == 1.0) {
     return core::Status::Usage("--max-spectral-radius: got 1, want a number below it");
@@ -233,6 +244,11 @@ core::Value SettingsOf(const TrainFlags& f) {
       {"max-spectral-radius", f.max_spectral_radius},
       {"precision", f.precision},
   };
+  if (f.lora_rank != 0) {
+    settings.emplace_back("lora-rank", f.lora_rank);
+    settings.emplace_back("lora-alpha", f.lora_alpha);
+    settings.emplace_back("lora-target", f.lora_target);
+  }
   if (f.task == "lm") return settings;
   // What config.json says (columns, loss) is checked against the flags when it is read.
   settings.emplace_back("missing", f.missing.empty() ? "refuse" : f.missing);
@@ -240,7 +256,19 @@ core::Value SettingsOf(const TrainFlags& f) {
   return settings;
 }
 
+std::vector<std::string> LoraTargets(const TrainFlags& f) {
+  std::vector<std::string> targets;
+  for (size_t begin = 0; begin <= f.lora_target.size();) {
+    const size_t end = std::min(f.lora_target.find(',', begin), f.lora_target.size());
+    targets.push_back(f.lora_target.substr(begin, end - begin));
+    begin = end + 1;
+  }
+  return targets;
+}
+
+// With adapters everything else is frozen.
 bool IsFrozen(const TrainFlags& f, std::string_view name) {
+  if (f.lora_rank != 0 && name.find(".lora_") == std::string_view::npos) return true;
   return std::any_of(f.freeze.begin(), f.freeze.end(), [&](const std::string& pattern) {
     return name.find(pattern) != std::string_view::npos;
   });

@@ -42,6 +42,10 @@ struct TrainFlags {
   uint64_t warmup = 0;
   double max_spectral_radius = 0.0;  // 0: no bound
   std::vector<std::string> freeze;
+  // Adapters.
+  uint64_t lora_rank = 0;  // 0: none
+  double lora_alpha = 16.0;
+  std::string lora_target = "in_proj,out_proj";
   // How it is computed.
   std::string precision = "f32", checkpoint = "none", gradient_memory = "shared";
   std::string config;  // read before the flags are
@@ -59,6 +63,8 @@ core::Result<train::ModelSizes> SizesOf(const TrainFlags& flags);
 // Everything that the bits of a run depend on besides data and model: what a resumed run must have
 // again.
 core::Value SettingsOf(const TrainFlags& flags);
+// The modules that --lora-target names.
+std::vector<std::string> LoraTargets(const TrainFlags& flags);
 // Whether --freeze holds a tensor: its name contains one of the patterns.
 bool IsFrozen(const TrainFlags& flags, std::string_view name);
 

@@ -57,6 +57,13 @@ class Session {
   std::string File(std::string_view name) const {
     return (fs::path(run_.flags.out) / name).string();
   }
+  const char* WeightsName() const {
+    return run_.lora ? "adapter_model.safetensors" : "model.safetensors";
+  }
+  core::Status SaveWeights(const std::string& path) const {
+    return run_.lora ? io::WriteAdapter(path, run_.parameters.trained_map())
+                     : train::SaveModel(path, run_.parameters);
+  }
   core::Status WriteFolder(const OutputFolder& folder);
   core::Status OneStep(Progress& bar);
   core::Status Save();
@@ -74,11 +81,15 @@ class Session {
 };
 
 core::Status Session::WriteFolder(const OutputFolder& folder) {
-  HOGNOSE_TRY(io::WriteFile(folder / "config.json", io::ToJson(run_.config, 2) + "\n"));
-  for (const auto& [name, bytes] : run_.files) {
-    HOGNOSE_TRY(io::WriteFile(folder / name.c_str(), bytes));
+  if (run_.lora) {
+    HOGNOSE_TRY(io::WriteFile(folder / "adapter_config.json", io::AdapterConfig(*run_.lora)));
+  } else {
+    HOGNOSE_TRY(io::WriteFile(folder / "config.json", io::ToJson(run_.config, 2) + "\n"));
+    for (const auto& [name, bytes] : run_.files) {
+      HOGNOSE_TRY(io::WriteFile(folder / name.c_str(), bytes));
+    }
   }
-  HOGNOSE_TRY(train::SaveModel(folder / "model.safetensors", run_.parameters));
+  HOGNOSE_TRY(SaveWeights(folder / WeightsName()));
   return train::SaveState(folder / std::string(train::kStateFile).c_str(), run_.parameters,
                           trainer_, SettingsOf(run_.flags));
 }
@@ -117,7 +128,7 @@ core::Status Session::Begin() {
 core::Status Session::Save() {
   HOGNOSE_TRY(
       train::SaveState(File(train::kStateFile), run_.parameters, trainer_, SettingsOf(run_.flags)));
-  HOGNOSE_TRY(train::SaveModel(File("model.safetensors"), run_.parameters));
+  HOGNOSE_TRY(SaveWeights(File(WeightsName())));
   HOGNOSE_TRY(io::WriteFile(File("loss.svg"), train::DrawLossCurve(curve_, evaluations_)));
   saved_ = trainer_.step();
   return {};

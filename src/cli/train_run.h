@@ -2,11 +2,13 @@
 // checkpoints, Ctrl-C. The same for every task.
 #pragma once
 
-#include <functional>
-#include <memory>
+#include <optional>
 #include <string>
+#include <utility>
+#include <vector>
 
 #include "cli/train_options.h"
+#include "io/adapter.h"
 #include "train/parameters.h"
 #include "train/task.h"
 
@@ -23,6 +25,8 @@ struct TrainRun {
   std::vector<std::pair<std::string, std::string>> files;
   double min_a_log;
   std::string_view unit = "tokens";  // of speeds
+  // Adapters are trained: what adapter_config.json says, in place of the model's files.
+  std::optional<io::LoraOptions> lora = {};
 };
 
 // Trains from the start, or from the checkpoint with --resume, and returns the exit code.

@@ -6,19 +6,27 @@
 #include <filesystem>
 #include <limits>
 
+#include "cli/model_files.h"
 #include "io/file.h"
 #include "io/json.h"
 #include "models/fields.h"
 
 namespace hognose::cli {
 
-namespace fs = std::filesystem;
-
 core::Status AddFile(const std::string& path, const std::string& name, Start& start) {
   std::error_code error;
-  if (!fs::exists(path, error)) return {};
+  if (!std::filesystem::exists(path, error)) return {};
   HOGNOSE_ASSIGN(std::string bytes, io::ReadFile(path));
   start.files.emplace_back(name, std::move(bytes));
+  return {};
+}
+
+core::Status AddAdapters(const TrainFlags& f, Start& start) {
+  if (f.lora_rank == 0) return {};
+  HOGNOSE_ASSIGN(start.adapters,
+                 train::LoraTensors(start.tensors(), f.lora_rank, LoraTargets(f), f.seed));
+  start.with_adapters = start.tensors();
+  start.with_adapters.insert(start.adapters.tensors.begin(), start.adapters.tensors.end());
   return {};
 }
 
@@ -28,10 +36,7 @@ core::Result<Start> OpenStart(const TrainFlags& f) {
   HOGNOSE_ASSIGN(start.folder, io::OpenModelFolder(path));
   start.config = start.folder.config;
   start.where = path + "/config.json";
-  for (const char* name : {"generation_config.json", "tokenizer.json", "tokenizer_config.json",
-                           "special_tokens_map.json"}) {
-    HOGNOSE_TRY(AddFile((fs::path(path) / name).string(), name, start));
-  }
+  HOGNOSE_ASSIGN(start.files, ReadModelFiles(path));
   if (!start.folder.tokenizer_path.empty()) {
     HOGNOSE_ASSIGN(start.tokenizer, io::Tokenizer::Load(start.folder.tokenizer_path));
   }

@@ -22,18 +22,25 @@ struct Start {
   train::NewTensors fresh;
   std::optional<io::Tokenizer> tokenizer;
   std::vector<std::pair<std::string, std::string>> files;  // of the output folder
+  train::NewTensors adapters;                              // of --lora-rank
+  core::TensorMap with_adapters;                           // and the model's
 
   const core::TensorMap& tensors() const {
+    if (!with_adapters.empty()) return with_adapters;
     return folder.files.empty() ? fresh.tensors : folder.tensors;
   }
 };
 
-// The folder of --resume or --init; empty: a new model.
-inline const std::string& SourceOf(const TrainFlags& f) { return f.resume ? f.out : f.init; }
+// The folder of --resume or --init; empty: a new model. Adapters are resumed beside their model.
+inline const std::string& SourceOf(const TrainFlags& f) {
+  return f.resume && f.lora_rank == 0 ? f.out : f.init;
+}
 // That folder, with --time-step-limit set if it is given.
 core::Result<Start> OpenStart(const TrainFlags& flags);
 // A new model's configuration as sizes or --model-config say; no tensors yet.
 core::Result<Start> ConfigureStart(const TrainFlags& flags);
+// Adds the adapters of --lora-rank, if it is given.
+core::Status AddAdapters(const TrainFlags& flags, Start& start);
 // Adds the file, if there is one, to those of the output folder.
 core::Status AddFile(const std::string& path, const std::string& name, Start& start);
 

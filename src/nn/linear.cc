@@ -1,5 +1,7 @@
 #include "nn/linear.h"
 
+#include <utility>
+
 #include "kernels/matmul/matmul.h"
 
 namespace hognose::nn {
@@ -70,6 +72,7 @@ void Linear::Forward(GradContext& g, Group group, core::Mat<const float> x, core
                                .c = y,
                                .accumulate = accumulate || bias.size != 0,
                                .scratch = g.products});
+  if (lora.rank() != 0) Product(g.ctx, Down(g.ctx, x), lora.b, y, /*accumulate=*/true);
 }
 
 size_t Linear::GradientScratch(size_t row_count) const {

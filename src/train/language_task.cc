@@ -35,7 +35,8 @@ core::Status LanguageTask::Bind(const core::TensorMap& tensors,
                                       .config_name = where_,
                                       .tensors = tensors,
                                       .weights_name = "weights",
-                                      .gradients = &gradients};
+                                      .gradients = &gradients,
+                                      .adapter_scale = options_.adapter_scale};
   HOGNOSE_ASSIGN(model_, models::Build(checkpoint));
   if (pass_) return {};
   HOGNOSE_ASSIGN(auto pass,

@@ -101,6 +101,12 @@ core::TensorMap Parameters::value_map() const {
   return map;
 }
 
+core::TensorMap Parameters::trained_map() const {
+  core::TensorMap map;
+  for (const Parameter& p : parameters_) map[p.name] = p.view;
+  return map;
+}
+
 void Parameters::Update(core::Exec exec) {
   constexpr size_t kPerTask = size_t{1} << 16;
   for (size_t i = 0; i < copied_.size(); ++i) {

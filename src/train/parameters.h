@@ -47,8 +47,8 @@ struct ParameterOptions {
 
 class Parameters {
  public:
-  // Copies the tensors that are trained (f32, bf16 or f16; others are an error that names them); the
-  // others must outlive this. `where` begins messages.
+  // Copies the tensors that are trained (f32, bf16 or f16; others are an error that names them);
+  // the others must outlive this. `where` begins messages.
   static core::Result<Parameters> Create(const core::TensorMap& tensors, const std::string& where,
                                          const ParameterOptions& options);
 
@@ -70,6 +70,7 @@ class Parameters {
 
   // The values by name, f32, and the frozen tensors: what is saved.
   core::TensorMap value_map() const;
+  core::TensorMap trained_map() const;  // the values alone
   core::Vec<float> gradient(const Parameter& p) const {
     return {gradients_.data + p.offset, p.view.elements()};
   }

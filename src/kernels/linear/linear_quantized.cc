@@ -69,20 +69,30 @@ void EncodeRows16(const LinearArgs& a, const QuantizedRows& q, size_t begin, siz
 // Exact products in f32, for checks and scores: weights are decoded a block of columns at a time.
 void ExactRows(const LinearArgs& a, size_t m_begin, size_t m_end) {
   const DF d;
-  constexpr size_t kBlock = 512;
+  // Columns decoded at once, and rows of x that share them.
+  constexpr size_t kBlock = 512, kRowsX = 32;
   HWY_ALIGN float w[kBlock];
+  HWY_ALIGN float sums[kRowsX * hn::MaxLanes(d)];
   for (size_t m = m_begin; m < m_end; ++m) {
-    for (size_t l = 0; l < a.x.rows; ++l) {
-      VF sum = hn::Zero(d);
+    for (size_t l0 = 0; l0 < a.x.rows; l0 += kRowsX) {
+      const size_t rows = std::min(kRowsX, a.x.rows - l0);
+      std::fill_n(sums, kRowsX * hn::MaxLanes(d), 0.0f);
       for (size_t k0 = 0; k0 < a.x.cols; k0 += kBlock) {
         const size_t count = std::min(kBlock, a.x.cols - k0);
         codecs::DecodeColumns(a.w, m, k0, {w, count});
-        ForVectors(count, [&](size_t k, size_t n) HWY_ATTR {
-          sum = hn::MulAdd(LoadN(d, w + k, n), LoadN(d, a.x.Row(l) + k0 + k, n), sum);
-        });
+        for (size_t l = 0; l < rows; ++l) {
+          VF sum = hn::Load(d, sums + l * hn::Lanes(d));
+          const float* x = a.x.Row(l0 + l) + k0;
+          ForVectors(count, [&](size_t k, size_t n) HWY_ATTR {
+            sum = hn::MulAdd(LoadN(d, w + k, n), LoadN(d, x + k, n), sum);
+          });
+          hn::Store(sum, d, sums + l * hn::Lanes(d));
+        }
       }
-      const float total = SumLanes(d, sum);
-      internal::Finish(a, l, m, 1, &total);
+      for (size_t l = 0; l < rows; ++l) {
+        const float total = SumLanes(d, hn::Load(d, sums + l * hn::Lanes(d)));
+        internal::Finish(a, l0 + l, m, 1, &total);
+      }
     }
   }
 }

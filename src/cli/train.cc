@@ -1,6 +1,7 @@
 // hognose train: a model from data.
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <filesystem>
 #include <limits>
 
@@ -10,6 +11,7 @@
 #include "core/cpu.h"
 #include "io/file.h"
 #include "io/json.h"
+#include "kernels/find_nonfinite/find_nonfinite.h"
 #include "models/fields.h"
 #include "train/checkpoint.h"
 #include "train/language_task.h"
@@ -22,7 +24,8 @@ namespace fs = std::filesystem;
 // A model before training: an existing one's folder, or new tensors.
 struct Start {
   core::Value config;
-  std::string where;  // of the configuration, for messages
+  std::string where;    // of the configuration, for messages
+  std::string weights;  // of the tensors
   io::ModelFolder folder;
   train::NewTensors fresh;
   std::optional<io::Tokenizer> tokenizer;
@@ -47,6 +50,13 @@ core::Result<Start> OpenModel(const std::string& path) {
   HOGNOSE_ASSIGN(start.folder, io::OpenModelFolder(path));
   start.config = start.folder.config;
   start.where = path + "/config.json";
+  start.weights = start.folder.files.size() == 1 ? start.folder.files[0].path()
+                                                 : path + "/model.safetensors.index.json";
+  // What is written is f32, whatever was read.
+  for (const char* name : {"torch_dtype", "dtype"}) {
+    if (start.config.Find(name) == nullptr) continue;
+    start.config = train::With(start.config, {{name, "float32"}});
+  }
   for (const char* name : {"generation_config.json", "tokenizer.json", "tokenizer_config.json",
                            "special_tokens_map.json"}) {
     HOGNOSE_TRY(AddFile((fs::path(path) / name).string(), name, start));
@@ -59,7 +69,7 @@ core::Result<Start> OpenModel(const std::string& path) {
 
 core::Result<Start> NewModel(const TrainFlags& f) {
   Start start;
-  start.where = f.model_config.empty() ? "flags" : f.model_config;
+  start.where = start.weights = f.model_config.empty() ? "flags" : f.model_config;
   if (f.model_config.empty()) {
     HOGNOSE_ASSIGN(const train::ModelSizes sizes, SizesOf(f));
     HOGNOSE_ASSIGN(start.config, train::MakeConfig(sizes));
@@ -86,9 +96,12 @@ core::Result<Start> NewModel(const TrainFlags& f) {
   return start;
 }
 
-// The id that ends a text: what the model's configuration says.
+// The id that ends a text: what the model's configuration says, the first one of several.
 std::optional<int32_t> EndOfText(const core::Value& config) {
   const core::Value* id = config.Find("eos_token_id");
+  if (id != nullptr && id->AsArray() != nullptr && !id->AsArray()->empty()) {
+    id = &id->AsArray()->front();
+  }
   if (id == nullptr || id->AsInt() == nullptr) return std::nullopt;
   return static_cast<int32_t>(*id->AsInt());
 }
@@ -115,8 +128,48 @@ core::Result<double> LeastALog(const TrainFlags& f, const core::Value& config,
   return train::LeastALog(f.max_spectral_radius, limits->first);
 }
 
-core::Result<train::Parameters> MakeParameters(const TrainFlags& f, const Start& start) {
-  const auto frozen = [&](std::string_view name) { return IsFrozen(f, name); };
+// Tensors that the model doesn't use stay as they are: one warning, or an error with --strict.
+core::Status CheckUnknown(const TrainFlags& f, const Start& start,
+                          const std::vector<std::string>& unknown) {
+  if (unknown.empty()) return {};
+  const std::string more =
+      unknown.size() == 1 ? "" : fmt::format(" (and {} more)", unknown.size() - 1);
+  const std::string message =
+      fmt::format("{}: {}: unknown tensor{}", start.weights, unknown[0], more);
+  if (f.common.strict) return core::Status::Failed(message + ", want none");
+  Note(message + ", not trained");
+  return {};
+}
+
+core::Status CheckFinite(core::Exec exec, const Start& start) {
+  for (const auto& [name, tensor] : start.tensors()) {
+    const auto bad = kernels::FindNonFinite(exec, tensor);
+    if (!bad) continue;
+    return core::Status::Failed(
+        fmt::format("{}: {}: element {} is not a finite number", start.weights, name, *bad));
+  }
+  return {};
+}
+
+// A frozen A_log stays where it is: it must keep --max-spectral-radius already.
+core::Status CheckFrozenBound(const train::Parameters& parameters, double min_a_log) {
+  for (const train::Parameter& p : parameters.all()) {
+    if (p.trained || !p.name.ends_with("A_log")) continue;
+    const auto* first = p.view.As<float>();
+    const float least = *std::min_element(first, first + p.view.elements());
+    if (least >= min_a_log) continue;
+    return core::Status::Usage(
+        fmt::format("--freeze: {}: got {} frozen, want at least {} for --max-spectral-radius",
+                    p.name, least, min_a_log));
+  }
+  return {};
+}
+
+core::Result<train::Parameters> MakeParameters(const TrainFlags& f, const Start& start,
+                                               const std::vector<std::string>& unknown) {
+  const auto frozen = [&](std::string_view name) {
+    return IsFrozen(f, name) || std::find(unknown.begin(), unknown.end(), name) != unknown.end();
+  };
   for (const auto& pattern : f.freeze) {
     const auto matches = [&](const auto& tensor) {
       return tensor.first.find(pattern) != std::string::npos;
@@ -127,7 +180,7 @@ core::Result<train::Parameters> MakeParameters(const TrainFlags& f, const Start&
   }
   const bool adam = f.optimizer == "adamw";
   HOGNOSE_ASSIGN(auto parameters,
-                 train::Parameters::Create(start.tensors(), start.where,
+                 train::Parameters::Create(start.tensors(), start.weights,
                                            {.frozen = frozen,
                                             .precision = PrecisionOf(f),
                                             .second_moment = adam,
@@ -147,13 +200,27 @@ core::Result<train::TokenData> LoadTokens(const TrainFlags& f, const Start& star
                                        .end_of_text = EndOfText(start.config)});
 }
 
+// Whether there is something to --resume.
+core::Status CheckRun(const std::string& out) {
+  std::error_code error;
+  if (fs::exists(fs::path(out) / train::kStateFile, error)) return {};
+  return core::Status::Failed(fmt::format("{}: got no {} in it, want the folder of a run to resume",
+                                          out, train::kStateFile));
+}
+
 core::Result<int> TrainLanguage(const TrainFlags& f) {
   const std::string source = f.resume ? f.out : f.init;
+  if (f.resume) HOGNOSE_TRY(CheckRun(f.out));
   auto opened = source.empty() ? NewModel(f) : OpenModel(source);
   HOGNOSE_TRY(opened.status());
   Start start = std::move(*opened);
   if (!f.time_step_limit.empty() && !source.empty()) {
     HOGNOSE_ASSIGN(const train::ModelSizes sizes, SizesOf(f));
+    const core::Value* type = start.config.Find("model_type");
+    if (type == nullptr || type->AsString() == nullptr || *type->AsString() != "mamba2") {
+      return core::Status::Usage(fmt::format(
+          "--time-step-limit: got {}, want a configuration of model_type mamba2", start.where));
+    }
     start.config =
         train::With(start.config,
                     {{"time_step_limit", core::Value::Array{core::Value(sizes.dt_limit->first),
@@ -163,12 +230,11 @@ core::Result<int> TrainLanguage(const TrainFlags& f) {
   HOGNOSE_ASSIGN(
       const auto pool,
       runtime::NewPool(f.common.threads.value_or(core::Cpu().physical_cores()), f.common.pin));
-  HOGNOSE_ASSIGN(auto parameters, MakeParameters(f, start));
-  models::Checkpoint checkpoint{start.config, start.where, parameters.tensors(), start.where};
-  HOGNOSE_ASSIGN(const auto model, models::Build(checkpoint));
-  for (const auto& name : model.unknown_tensors) {
-    Note(fmt::format("{}: unknown tensor {}, trained for nothing", start.where, name));
-  }
+  HOGNOSE_ASSIGN(const auto model,
+                 models::Build({start.config, start.where, start.tensors(), start.weights}));
+  HOGNOSE_ASSIGN(auto parameters, MakeParameters(f, start, model.unknown_tensors));
+  HOGNOSE_TRY(CheckFinite({*pool}, start));
+  HOGNOSE_TRY(CheckFrozenBound(parameters, min_a_log));
   HOGNOSE_ASSIGN(const auto data, LoadTokens(f, start, f.data, model.vocab));
   std::optional<train::TokenData> evaluation;
   if (!f.evaluation.empty()) {
@@ -187,13 +253,15 @@ core::Result<int> TrainLanguage(const TrainFlags& f) {
            .checkpointing = f.checkpoint == "layer" ? models::Checkpointing::kLayer
                                                     : models::Checkpointing::kNone,
            .exact = f.precision == "f32"}));
+  HOGNOSE_TRY(CheckUnknown(f, start, model.unknown_tensors));
   return RunTraining({.flags = f,
                       .exec = {*pool},
                       .task = *task,
                       .parameters = parameters,
                       .config = start.config,
                       .files = start.files,
-                      .min_a_log = min_a_log});
+                      .min_a_log = min_a_log,
+                      .data_settings = {{"data", data.Digest()}}});
 }
 
 core::Result<int> Train(const TrainFlags& f) {

@@ -23,6 +23,8 @@ struct TrainRun {
   std::vector<std::pair<std::string, std::string>> files;
   double min_a_log;
   std::string_view unit = "tokens";  // of speeds
+  // What a resumed run must have again besides the flags' settings: its data.
+  core::Value::Object data_settings = {};
 };
 
 // Trains from the start, or from the checkpoint with --resume, and returns the exit code.

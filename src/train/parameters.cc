@@ -41,8 +41,9 @@ core::Result<Parameters> Parameters::Create(const core::TensorMap& tensors,
       const bool frozen = options.frozen && options.frozen(name);
       if (group != (frozen ? 2 : HasNoDecay(name) ? 1 : 0)) continue;
       if (!core::IsWeightFloat(tensor.dtype)) {
-        return core::Status::Failed(fmt::format("{}: {}: got {}, want f32, bf16 or f16 to train",
-                                                where, name, core::ToString(tensor)));
+        return core::Status::Failed(fmt::format(
+            "{}: {}: got {}, want f32, bf16 or f16 (a quantised model can't be trained)", where,
+            name, core::ToString(tensor)));
       }
       Parameter parameter{.name = name, .view = tensor, .offset = p.total_, .trained = !frozen};
       if (options.precision != Precision::kF32 && IsMatrix(name, tensor)) {

@@ -214,8 +214,11 @@ void Progress::Update(size_t done, const std::string& text) {
                              std::string(kWidth - filled, '.'), percent, text));
 }
 
-Progress::~Progress() {
+void Progress::Clear() {
   if (terminal_ && shown_ >= 0) (void)WriteAll(STDERR_FILENO, "\r\x1b[K");
+  shown_ = -1;
 }
+
+Progress::~Progress() { Clear(); }
 
 }  // namespace hognose::cli

@@ -95,6 +95,8 @@ class Progress {
   ~Progress();
   // `text`, if any, follows the bar.
   void Update(size_t done, const std::string& text = {});
+  // Takes the bar away until the next Update, to make room for a line.
+  void Clear();
 
  private:
   std::string label_;

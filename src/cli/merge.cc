@@ -33,7 +33,7 @@ core::Result<int> Merge(const Options& o) {
   if (o.model.empty()) return core::Status::Usage("MODEL: got none, want a model's folder");
   if (o.adapter.empty()) return core::Status::Usage("ADAPTER: got none, want an adapter's folder");
   if (o.out.empty()) return core::Status::Usage("OUT: got none, want a folder to write");
-  HOGNOSE_ASSIGN(auto folder, OutputFolder::Create(o.out, o.model, o.force));
+  HOGNOSE_ASSIGN(auto folder, OutputFolder::Create(o.out, {o.model, o.adapter}, o.force));
   HOGNOSE_ASSIGN(const auto model,
                  LoadModel(o.model, o.common, /*tokenizer=*/false, "", o.adapter));
   HOGNOSE_TRY(folder.Named(WriteModel(*model, folder)));

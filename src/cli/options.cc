@@ -200,12 +200,12 @@ void AddFlag(CLI::App& app, const std::string& names, bool* flag, const std::str
 }
 
 core::Status ExpandConfigFile(std::vector<std::string>* arguments) {
-  std::vector<std::string> expanded;
+  std::vector<std::string> expanded, rest;
   for (size_t i = 0; i < arguments->size(); ++i) {
     const std::string& argument = (*arguments)[i];
     const bool joined = argument.starts_with("--config=");
     if (!joined && (argument != "--config" || i + 1 == arguments->size())) {
-      expanded.push_back(argument);
+      (i == 0 ? expanded : rest).push_back(argument);
       continue;
     }
     const std::string path = joined ? argument.substr(argument.find('=') + 1) : (*arguments)[++i];
@@ -230,6 +230,7 @@ core::Status ExpandConfigFile(std::vector<std::string>* arguments) {
       return core::Status::Usage(fmt::format("--config: {}: {}", path, error.what()));
     }
   }
+  expanded.insert(expanded.end(), rest.begin(), rest.end());
   *arguments = std::move(expanded);
   return {};
 }

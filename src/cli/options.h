@@ -44,8 +44,8 @@ void AddFlag(CLI::App& app, const std::string& names, bool* flag, const std::str
 // One of `words`.
 void AddChoice(CLI::App& app, const std::string& names, std::string* word,
                const std::vector<std::string>& words, const std::string& help);
-// "--config FILE" among a command's arguments, replaced by what that TOML file says, as if it stood
-// there: a key is an option's long name. Options after it replace what it says.
+// "--config FILE" among a command's arguments, the first of which is the command: what that TOML
+// file says comes before all of them, so that they replace it. A key is an option's long name.
 core::Status ExpandConfigFile(std::vector<std::string>* arguments);
 
 // CLI11's faults as one line that begins with the flag.

@@ -86,7 +86,8 @@ std::error_code Swap(const fs::path& made, const fs::path& old) {
 
 }  // namespace
 
-core::Result<OutputFolder> OutputFolder::Create(const std::string& path, const std::string& source,
+core::Result<OutputFolder> OutputFolder::Create(const std::string& path,
+                                                const std::vector<std::string>& sources,
                                                 bool force) {
   OutputFolder folder;
   folder.given_ = path;
@@ -96,7 +97,8 @@ core::Result<OutputFolder> OutputFolder::Create(const std::string& path, const s
   if (!folder.final_.has_filename()) folder.final_ = folder.final_.parent_path();  // "out/"
   const bool exists = fs::exists(folder.final_, error);
   if (error) return CannotWrite(path, error);
-  if (exists && Holds(folder.final_, source)) {
+  for (const std::string& source : sources) {
+    if (!exists || source.empty() || !Holds(folder.final_, source)) continue;
     return core::Status::Failed(fmt::format("{}: holds {}, want another folder", path, source));
   }
   if (exists) HOGNOSE_TRY(CheckReplaceable(path, folder.final_, force));

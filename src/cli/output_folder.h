@@ -4,6 +4,7 @@
 #include <filesystem>
 #include <string>
 #include <utility>
+#include <vector>
 
 #include "core/status.h"
 
@@ -13,9 +14,10 @@ class OutputFolder {
  public:
   // Makes the temporary folder beside `path`. An existing folder is refused without `force`; with
   // it, only an empty one or a model's (it has config.json) is replaced, so that a wrong name never
-  // costs anything else. So is a folder that is or holds `source`, what the command reads.
-  static core::Result<OutputFolder> Create(const std::string& path, const std::string& source,
-                                           bool force);
+  // costs anything else. A folder that is or holds one of `sources`, what the command reads, is
+  // refused too; an empty name is none.
+  static core::Result<OutputFolder> Create(const std::string& path,
+                                           const std::vector<std::string>& sources, bool force);
   OutputFolder(OutputFolder&& other) noexcept
       : given_(std::move(other.given_)),
         final_(std::move(other.final_)),

@@ -182,7 +182,7 @@ core::Result<int> Work(const Options& o) {
   if (measure) {
     HOGNOSE_ASSIGN(text, ReadInput(o.calibration));
   }
-  HOGNOSE_ASSIGN(auto folder, OutputFolder::Create(o.out, o.model, o.force));
+  HOGNOSE_ASSIGN(auto folder, OutputFolder::Create(o.out, {o.model}, o.force));
   HOGNOSE_ASSIGN(const auto model, LoadModel(o.model, o.common, /*tokenizer=*/measure));
   Outcome outcome = {.bytes_before = model->weight_bytes()};
   std::vector<int32_t> ids;

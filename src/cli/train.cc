@@ -53,12 +53,12 @@ core::Result<int> TrainLanguage(const TrainFlags& f) {
   HOGNOSE_ASSIGN(
       const auto pool,
       runtime::NewPool(f.common.threads.value_or(core::Cpu().physical_cores()), f.common.pin));
-  HOGNOSE_ASSIGN(auto parameters, MakeParameters(f, start));
-  models::Checkpoint checkpoint{start.config, start.where, parameters.tensors(), start.where};
-  HOGNOSE_ASSIGN(const auto model, models::Build(checkpoint));
-  for (const auto& name : model.unknown_tensors) {
-    Note(fmt::format("{}: unknown tensor {}, trained for nothing", start.where, name));
-  }
+  HOGNOSE_ASSIGN(const auto model, models::Build({.config = start.config,
+                                                  .config_name = start.where,
+                                                  .tensors = start.tensors(),
+                                                  .weights_name = start.weights}));
+  HOGNOSE_ASSIGN(auto parameters, MakeParameters(f, {*pool}, start, model.unknown_tensors));
+  HOGNOSE_TRY(CheckFrozenBound(start, parameters, min_a_log));
   HOGNOSE_ASSIGN(const auto data, LoadTokens(f, start, f.data, model.vocab));
   std::optional<train::TokenData> evaluation;
   if (!f.evaluation.empty()) {
@@ -85,6 +85,7 @@ core::Result<int> TrainLanguage(const TrainFlags& f) {
   if (f.lora_rank != 0) {
     lora = {.rank = f.lora_rank, .alpha = f.lora_alpha, .targets = LoraTargets(f), .base = f.init};
   }
+  HOGNOSE_TRY(CheckUnknown(f, start, model.unknown_tensors));
   return RunTraining({.flags = f,
                       .exec = {*pool},
                       .task = *task,
@@ -92,6 +93,7 @@ core::Result<int> TrainLanguage(const TrainFlags& f) {
                       .config = start.config,
                       .files = start.files,
                       .min_a_log = min_a_log,
+                      .data_settings = {{"data", data.Digest()}},
                       .lora = lora});
 }
 

@@ -65,7 +65,8 @@ void AddRunFlags(CLI::App& app, TrainFlags& f) {
   AddInteger(app, "--seed", &f.seed, 0, UINT64_MAX, "Of initial values and order");
   AddInteger(app, "--eval-every", &f.eval_every, 0, kMany, "Steps between evaluations");
   AddInteger(app, "--save-every", &f.save_every, 0, kMany, "Steps between checkpoints");
-  AddFlag(app, "--resume", &f.resume, "Go on from the checkpoint in --out");
+  AddFlag(app, "--resume", &f.resume,
+          "Go on from the checkpoint in --out; all other flags as before");
   AddFlag(app, "--force", &f.force, "Replace an existing folder");
   AddPath(app, "--log", &f.log, "JSON lines, one a step");
   AddPath(app, "--gradients", &f.gradients, "F32 safetensors of the first step's gradients");
@@ -165,6 +166,10 @@ core::Status CheckTrainFlags(const TrainFlags& f) {
   if (f.lora_rank != 0 && (f.init.empty() || f.task != "lm")) {
     return core::Status::Usage("--lora-rank: got no --init of a language model, want one");
   }
+  if (f.optimizer == "adamw" && f.eps == 0.0) {
+    return core::Status::Usage(
+        "--eps: got 0, want a number above it: 0 / 0 where nothing is learned");
+  }
   if (f.max_spectral_radius == 1.0) {
     return core::Status::Usage("--max-spectral-radius: got 1, want a number below it");
   }
@@ -221,6 +226,14 @@ core::Result<train::ModelSizes> SizesOf(const TrainFlags& f) {
   return s;
 }
 
+namespace {
+
+core::Value Texts(const std::vector<std::string>& texts) {
+  return core::Value::Array(texts.begin(), texts.end());
+}
+
+}  // namespace
+
 core::Value SettingsOf(const TrainFlags& f) {
   core::Value::Object settings = {
       {"task", f.task},
@@ -242,6 +255,8 @@ core::Value SettingsOf(const TrainFlags& f) {
       {"momentum", f.momentum},
       {"clip", f.clip},
       {"max-spectral-radius", f.max_spectral_radius},
+      {"time-step-limit", f.time_step_limit},
+      {"freeze", Texts(f.freeze)},
       {"precision", f.precision},
   };
   if (f.lora_rank != 0) {

@@ -38,16 +38,33 @@ std::string Duration(double seconds) {
                        : fmt::format("{}:{:02}", whole / 60, whole % 60);
 }
 
+// Whether the folder of `path` is `folder`, which needn't exist.
+bool LiesIn(const std::string& folder, const std::string& path) {
+  std::error_code error;
+  const fs::path a = fs::weakly_canonical(folder + "/", error);
+  const fs::path b = fs::weakly_canonical(fs::path(path).parent_path() / "", error);
+  return !error && a == b;
+}
+
+// What a run reads: --force must not replace it.
+std::vector<std::string> Sources(const TrainFlags& f) {
+  return {f.init, f.data, f.evaluation, f.model_config, f.tokenizer, f.config};
+}
+
 // What a run has written and seen so far.
 class Session {
  public:
   explicit Session(const TrainRun& run)
       : run_(run),
+        settings_(SettingsOf(run.flags)),
         trainer_(run.exec, run.task, run.parameters,
                  {.optimizer = OptimizerOf(run.flags),
                   .schedule = ScheduleOf(run.flags),
                   .precision = PrecisionOf(run.flags),
-                  .min_a_log = run.min_a_log}) {}
+                  .min_a_log = run.min_a_log}) {
+    core::Value::Object& all = *settings_.AsObject();
+    all.insert(all.end(), run.data_settings.begin(), run.data_settings.end());
+  }
 
   core::Status Begin();
   core::Status Train();
@@ -66,17 +83,19 @@ class Session {
   }
   core::Status WriteFolder(const OutputFolder& folder);
   core::Status OneStep(Progress& bar);
+  void TellParameters() const;
   core::Status Save();
-  core::Status Evaluate();
+  core::Status Evaluate(Progress& bar);
 
   const TrainRun& run_;
+  core::Value settings_;
   train::Trainer trainer_;
   std::optional<train::TrainLog> log_;
   std::vector<train::CurvePoint> curve_, evaluations_;
   size_t first_ = 0;  // step at which this process began
   size_t saved_ = 0;  // step of the checkpoint on disk
   size_t skipped_ = 0;
-  double last_loss_ = 0.0;
+  std::optional<double> last_loss_;  // of this process's last step
   Clock::time_point start_ = Clock::now();
 };
 
@@ -91,29 +110,31 @@ core::Status Session::WriteFolder(const OutputFolder& folder) {
   }
   HOGNOSE_TRY(SaveWeights(folder / WeightsName()));
   return train::SaveState(folder / std::string(train::kStateFile).c_str(), run_.parameters,
-                          trainer_, SettingsOf(run_.flags));
+                          trainer_, settings_);
 }
 
 // A new run's folder appears whole, with a checkpoint before the first step: from then on there is
 // always one.
 core::Status Session::Begin() {
   const TrainFlags& f = run_.flags;
-  if (!f.log.empty()) HOGNOSE_TRY(CheckWritable(f.log));
-  if (!f.gradients.empty()) HOGNOSE_TRY(CheckWritable(f.gradients));
+  for (const std::string& path : {f.log, f.gradients}) {
+    // What lies in the folder that this run makes can't be there yet.
+    if (!path.empty() && (f.resume || !LiesIn(f.out, path))) HOGNOSE_TRY(CheckWritable(path));
+  }
   if (f.resume) {
-    HOGNOSE_TRY(
-        train::LoadState(File(train::kStateFile), run_.parameters, trainer_, SettingsOf(f)));
+    HOGNOSE_TRY(train::LoadState(File(train::kStateFile), run_.parameters, trainer_, settings_));
     first_ = saved_ = trainer_.step();
     if (first_ >= f.steps) {
       return core::Status::Failed(fmt::format(
           "{}: the run has all its {} steps, nothing is left to resume", f.out, f.steps));
     }
-  } else {
-    HOGNOSE_ASSIGN(auto folder, OutputFolder::Create(f.out, f.init, f.force));
+  }
+  HOGNOSE_TRY(trainer_.Bind());
+  if (!f.resume) {
+    HOGNOSE_ASSIGN(auto folder, OutputFolder::Create(f.out, Sources(f), f.force));
     HOGNOSE_TRY(folder.Named(WriteFolder(folder)));
     HOGNOSE_TRY(folder.Commit());
   }
-  HOGNOSE_TRY(trainer_.Bind());
   if (f.log.empty()) return {};
   std::vector<train::LogEntry> kept;
   auto log =
@@ -126,19 +147,28 @@ core::Status Session::Begin() {
 
 // The state first: it alone is what a run is resumed from.
 core::Status Session::Save() {
-  HOGNOSE_TRY(
-      train::SaveState(File(train::kStateFile), run_.parameters, trainer_, SettingsOf(run_.flags)));
+  HOGNOSE_TRY(train::SaveState(File(train::kStateFile), run_.parameters, trainer_, settings_));
   HOGNOSE_TRY(SaveWeights(File(WeightsName())));
   HOGNOSE_TRY(io::WriteFile(File("loss.svg"), train::DrawLossCurve(curve_, evaluations_)));
   saved_ = trainer_.step();
   return {};
 }
 
-core::Status Session::Evaluate() {
+core::Status Session::Evaluate(Progress& bar) {
   const double loss = run_.task.Evaluate();
+  bar.Clear();
   evaluations_.push_back({trainer_.step(), loss});
   Note(fmt::format("step {}: held-out loss {:.4f}", trainer_.step(), loss));
   return {};
+}
+
+// After the first step: what can't begin fails with one line, its own.
+void Session::TellParameters() const {
+  const train::Parameters& p = run_.parameters;
+  Note(fmt::format(
+      "{} parameters, {} trained ({:.2f} %), {} MiB for them", p.elements(), p.trained_elements(),
+      100.0 * static_cast<double>(p.trained_elements()) / static_cast<double>(p.elements()),
+      p.bytes() >> 20));
 }
 
 core::Status Session::OneStep(Progress& bar) {
@@ -152,6 +182,7 @@ core::Status Session::OneStep(Progress& bar) {
   HOGNOSE_ASSIGN(
       const train::StepResult result,
       trainer_.Step(write ? train::Trainer::GradientSink(sink) : train::Trainer::GradientSink()));
+  if (step == first_) TellParameters();
   last_loss_ = result.loss;
   skipped_ += result.skipped;
   const double seconds = std::max(SecondsSince(begin), 1e-9);
@@ -179,7 +210,7 @@ core::Status Session::Train() {
   while (trainer_.step() < f.steps && !Interrupted()) {
     HOGNOSE_TRY(OneStep(bar));
     const bool last = trainer_.step() == f.steps;
-    if (run_.task.has_evaluation() && (due(f.eval_every) || last)) HOGNOSE_TRY(Evaluate());
+    if (run_.task.has_evaluation() && (due(f.eval_every) || last)) HOGNOSE_TRY(Evaluate(bar));
     if (due(f.save_every)) HOGNOSE_TRY(Save());
   }
   return saved_ == trainer_.step() && saved_ != first_ ? core::Status() : Save();
@@ -194,7 +225,7 @@ core::Status Session::Finish() {
   if (run_.flags.common.json) {
     core::Value::Object report = {{"out", run_.flags.out},
                                   {"steps", trainer_.step()},
-                                  {"loss", last_loss_},
+                                  {"loss", last_loss_ ? core::Value(*last_loss_) : core::Value()},
                                   {"parameters", run_.parameters.elements()},
                                   {"trained_parameters", run_.parameters.trained_elements()},
                                   {std::string(run_.unit) + "_per_second", speed},
@@ -204,7 +235,8 @@ core::Status Session::Finish() {
     PrintJson(report);
     return {};
   }
-  std::string line = fmt::format("step {}: loss {:.4f}", trainer_.step(), last_loss_);
+  std::string line = fmt::format("step {}", trainer_.step());
+  if (last_loss_) line += fmt::format(": loss {:.4f}", *last_loss_);
   if (evaluated) line += fmt::format(", held-out loss {:.4f}", evaluations_.back().loss);
   Print(fmt::format("{}, {} written\n", line, run_.flags.out));
   Note(fmt::format("{} steps in {}, {:.0f} {}/s, {} MiB", done, Duration(seconds), speed, run_.unit,
@@ -215,11 +247,6 @@ core::Status Session::Finish() {
 }  // namespace
 
 core::Result<int> RunTraining(const TrainRun& run) {
-  const train::Parameters& p = run.parameters;
-  Note(fmt::format(
-      "{} parameters, {} trained ({:.2f} %), {} MiB for them", p.elements(), p.trained_elements(),
-      100.0 * static_cast<double>(p.trained_elements()) / static_cast<double>(p.elements()),
-      p.bytes() >> 20));
   CatchInterrupt();
   Session session(run);
   HOGNOSE_TRY(session.Begin());

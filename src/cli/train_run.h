@@ -25,6 +25,8 @@ struct TrainRun {
   std::vector<std::pair<std::string, std::string>> files;
   double min_a_log;
   std::string_view unit = "tokens";  // of speeds
+  // What a resumed run must have again besides the flags' settings: its data.
+  core::Value::Object data_settings = {};
   // Adapters are trained: what adapter_config.json says, in place of the model's files.
   std::optional<io::LoraOptions> lora = {};
 };

@@ -132,12 +132,13 @@ core::Result<int> TrainSequence(const TrainFlags& f) {
   HOGNOSE_ASSIGN(
       const auto pool,
       runtime::NewPool(f.common.threads.value_or(core::Cpu().physical_cores()), f.common.pin));
-  HOGNOSE_ASSIGN(auto parameters, MakeParameters(f, start));
-  const models::Checkpoint checkpoint{start.config, start.where, parameters.tensors(), start.where};
-  HOGNOSE_ASSIGN(const auto model, models::BuildSequence(checkpoint));
-  for (const auto& name : model.unknown_tensors) {
-    Note(fmt::format("{}: unknown tensor {}, trained for nothing", start.where, name));
-  }
+  HOGNOSE_ASSIGN(const auto model,
+                 models::BuildSequence({.config = start.config,
+                                        .config_name = start.where,
+                                        .tensors = start.tensors(),
+                                        .weights_name = start.weights}));
+  HOGNOSE_ASSIGN(auto parameters, MakeParameters(f, {*pool}, start, model.unknown_tensors));
+  HOGNOSE_TRY(CheckFrozenBound(start, parameters, min_a_log));
   HOGNOSE_ASSIGN(
       const auto task,
       train::SequenceTask::Create(
@@ -151,6 +152,7 @@ core::Result<int> TrainSequence(const TrainFlags& f) {
            .checkpointing = f.checkpoint == "layer" ? models::Checkpointing::kLayer
                                                     : models::Checkpointing::kNone,
            .exact = f.precision == "f32"}));
+  HOGNOSE_TRY(CheckUnknown(f, start, model.unknown_tensors));
   return RunTraining({.flags = f,
                       .exec = {*pool},
                       .task = *task,

@@ -7,9 +7,12 @@
 #include <limits>
 
 #include "cli/model_files.h"
+#include "codecs/decode.h"
 #include "io/file.h"
 #include "io/json.h"
+#include "kernels/find_nonfinite/find_nonfinite.h"
 #include "models/fields.h"
+#include "train/checkpoint.h"
 
 namespace hognose::cli {
 
@@ -30,18 +33,43 @@ core::Status AddAdapters(const TrainFlags& f, Start& start) {
   return {};
 }
 
+namespace {
+
+// Whether there is something to --resume.
+core::Status CheckRun(const std::string& out) {
+  std::error_code error;
+  if (std::filesystem::exists(std::filesystem::path(out) / train::kStateFile, error)) return {};
+  return core::Status::Failed(fmt::format("{}: got no {} in it, want the folder of a run to resume",
+                                          out, train::kStateFile));
+}
+
+}  // namespace
+
 core::Result<Start> OpenStart(const TrainFlags& f) {
+  if (f.resume) HOGNOSE_TRY(CheckRun(f.out));
   const std::string& path = SourceOf(f);
   Start start;
   HOGNOSE_ASSIGN(start.folder, io::OpenModelFolder(path));
   start.config = start.folder.config;
   start.where = path + "/config.json";
+  start.weights = start.folder.files.size() == 1 ? start.folder.files[0].path()
+                                                 : path + "/model.safetensors.index.json";
+  // What is written is f32, whatever was read.
+  for (const char* name : {"torch_dtype", "dtype"}) {
+    if (start.config.Find(name) == nullptr) continue;
+    start.config = train::With(start.config, {{name, "float32"}});
+  }
   HOGNOSE_ASSIGN(start.files, ReadModelFiles(path));
   if (!start.folder.tokenizer_path.empty()) {
     HOGNOSE_ASSIGN(start.tokenizer, io::Tokenizer::Load(start.folder.tokenizer_path));
   }
   if (f.time_step_limit.empty()) return start;
   HOGNOSE_ASSIGN(const train::ModelSizes sizes, SizesOf(f));
+  const core::Value* type = start.config.Find("model_type");
+  if (type == nullptr || type->AsString() == nullptr || *type->AsString() != "mamba2") {
+    return core::Status::Usage(fmt::format(
+        "--time-step-limit: got {}, want a configuration of model_type mamba2", start.where));
+  }
   start.config = train::With(
       start.config, {{"time_step_limit", core::Value::Array{core::Value(sizes.dt_limit->first),
                                                             core::Value(sizes.dt_limit->second)}}});
@@ -50,7 +78,7 @@ core::Result<Start> OpenStart(const TrainFlags& f) {
 
 core::Result<Start> ConfigureStart(const TrainFlags& f) {
   Start start;
-  start.where = f.model_config.empty() ? "flags" : f.model_config;
+  start.where = start.weights = f.model_config.empty() ? "flags" : f.model_config;
   if (f.model_config.empty()) {
     HOGNOSE_ASSIGN(const train::ModelSizes sizes, SizesOf(f));
     HOGNOSE_ASSIGN(start.config, train::MakeConfig(sizes));
@@ -85,8 +113,53 @@ core::Result<double> LeastALog(const TrainFlags& f, const Start& start) {
   return train::LeastALog(f.max_spectral_radius, limits->first);
 }
 
-core::Result<train::Parameters> MakeParameters(const TrainFlags& f, const Start& start) {
-  const auto frozen = [&](std::string_view name) { return IsFrozen(f, name); };
+core::Status CheckUnknown(const TrainFlags& f, const Start& start,
+                          const std::vector<std::string>& unknown) {
+  if (unknown.empty()) return {};
+  const std::string more =
+      unknown.size() == 1 ? "" : fmt::format(" (and {} more)", unknown.size() - 1);
+  const std::string message =
+      fmt::format("{}: {}: unknown tensor{}", start.weights, unknown[0], more);
+  if (f.common.strict) return core::Status::Failed(message + ", want none");
+  Note(message + ", not trained");
+  return {};
+}
+
+core::Status CheckFrozenBound(const Start& start, const train::Parameters& parameters,
+                              double min_a_log) {
+  for (const auto& [name, tensor] : start.tensors()) {
+    if (!name.ends_with("A_log") || parameters.gradient_map().contains(name)) continue;
+    std::vector<float> values(tensor.elements());
+    codecs::Decode(tensor, 0, values);
+    const float least = *std::min_element(values.begin(), values.end());
+    if (least >= min_a_log) continue;
+    return core::Status::Usage(
+        fmt::format("--freeze: {}: got {} frozen, want at least {} for --max-spectral-radius", name,
+                    least, min_a_log));
+  }
+  return {};
+}
+
+namespace {
+
+core::Status CheckFinite(core::Exec exec, const Start& start) {
+  for (const auto& [name, tensor] : start.tensors()) {
+    const auto bad = kernels::FindNonFinite(exec, tensor);
+    if (!bad) continue;
+    return core::Status::Failed(
+        fmt::format("{}: {}: element {} is not a finite number", start.weights, name, *bad));
+  }
+  return {};
+}
+
+}  // namespace
+
+core::Result<train::Parameters> MakeParameters(const TrainFlags& f, core::Exec exec,
+                                               const Start& start,
+                                               const std::vector<std::string>& unknown) {
+  const auto frozen = [&](std::string_view name) {
+    return IsFrozen(f, name) || std::find(unknown.begin(), unknown.end(), name) != unknown.end();
+  };
   for (const auto& pattern : f.freeze) {
     const auto matches = [&](const auto& tensor) {
       return tensor.first.find(pattern) != std::string::npos;
@@ -97,7 +170,7 @@ core::Result<train::Parameters> MakeParameters(const TrainFlags& f, const Start&
   }
   const bool adam = f.optimizer == "adamw";
   HOGNOSE_ASSIGN(auto parameters,
-                 train::Parameters::Create(start.tensors(), start.where,
+                 train::Parameters::Create(start.tensors(), start.weights,
                                            {.frozen = frozen,
                                             .precision = PrecisionOf(f),
                                             .second_moment = adam,
@@ -105,6 +178,7 @@ core::Result<train::Parameters> MakeParameters(const TrainFlags& f, const Start&
   if (parameters.trained_elements() == 0) {
     return core::Status::Usage("--freeze: got patterns for every tensor, want some to train");
   }
+  HOGNOSE_TRY(CheckFinite(exec, start));
   return parameters;
 }
 

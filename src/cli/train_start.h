@@ -17,7 +17,8 @@ namespace hognose::cli {
 // A model before training: an existing one's folder, or new tensors.
 struct Start {
   core::Value config;
-  std::string where;  // of the configuration, for messages
+  std::string where;    // of the configuration, for messages
+  std::string weights;  // of the tensors
   io::ModelFolder folder;
   train::NewTensors fresh;
   std::optional<io::Tokenizer> tokenizer;
@@ -46,7 +47,17 @@ core::Status AddFile(const std::string& path, const std::string& name, Start& st
 
 // The least A_log for --max-spectral-radius, -infinity without it.
 core::Result<double> LeastALog(const TrainFlags& flags, const Start& start);
-core::Result<train::Parameters> MakeParameters(const TrainFlags& flags, const Start& start);
+// Everything that isn't frozen is trained; the model doesn't use the `unknown` tensors, which stay
+// as they are. Fails on numbers that aren't finite.
+core::Result<train::Parameters> MakeParameters(const TrainFlags& flags, core::Exec exec,
+                                               const Start& start,
+                                               const std::vector<std::string>& unknown);
+// One warning of tensors that the model doesn't use, or an error with --strict.
+core::Status CheckUnknown(const TrainFlags& flags, const Start& start,
+                          const std::vector<std::string>& unknown);
+// A frozen A_log stays where it is: it must keep --max-spectral-radius already.
+core::Status CheckFrozenBound(const Start& start, const train::Parameters& parameters,
+                              double min_a_log);
 
 // --task regression and classification (train_sequence.cc).
 core::Result<int> TrainSequence(const TrainFlags& flags);

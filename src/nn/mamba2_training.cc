@@ -24,9 +24,10 @@ struct Mamba2Mixer::TrainBuffers {
 
 core::Status Mamba2Mixer::Trainable() const {
   if (o_.head_dim <= kernels::kMaxGradWidth && o_.states <= kernels::kMaxChunkedStates) return {};
-  return core::Status::Failed("head width " + std::to_string(o_.head_dim) + " and state size " +
-                              std::to_string(o_.states) + ": training takes at most " +
-                              std::to_string(kernels::kMaxGradWidth) + " each");
+  return core::Status::Failed("got heads of width " + std::to_string(o_.head_dim) + " and " +
+                              std::to_string(o_.states) + " states, want at most " +
+                              std::to_string(kernels::kMaxGradWidth) + " and " +
+                              std::to_string(kernels::kMaxChunkedStates) + " to train");
 }
 
 Mamba2Mixer::Buffers Mamba2Mixer::CarveKept(core::Arena& arena, size_t rows) const {

@@ -32,8 +32,13 @@ NamedTensors StateTensors(const Parameters& parameters) {
   return tensors;
 }
 
-std::string Checksum(const NamedTensors& tensors) {
+// Of all tensors and all metadata but the checksum itself.
+std::string Checksum(const NamedTensors& tensors, const io::Metadata& metadata) {
   io::Hasher hasher;
+  for (const auto& [name, text] : metadata) {
+    if (name == "checksum") continue;
+    hasher.Add(fmt::format("{}={};", name, text));
+  }
   for (const auto& [name, tensor] : tensors) {
     hasher.Add(name);
     hasher.Add({static_cast<const char*>(tensor.data), tensor.bytes()});
@@ -64,8 +69,18 @@ core::Status SameSettings(const io::SafetensorsFile& file, const core::Value& wa
     const std::string saved_text = saved == nullptr ? "nothing" : io::ToJson(*saved);
     if (saved_text == io::ToJson(value)) continue;
     return core::Status::Failed(
-        fmt::format("{}: {}: the run that is resumed has {}, this one {}; want the same",
-                    file.path(), name, saved_text, io::ToJson(value)));
+        fmt::format("{}: {}: got {} when the run began, {} now, want the same", file.path(), name,
+                    saved_text, io::ToJson(value)));
+  }
+  return {};
+}
+
+core::Status NoOtherTensors(const io::SafetensorsFile& file, const NamedTensors& want) {
+  for (const auto& [name, tensor] : file.tensors()) {
+    const auto same = [&](const auto& wanted) { return wanted.first == name; };
+    if (std::any_of(want.begin(), want.end(), same)) continue;
+    return core::Status::Failed(fmt::format("{}: {}: got {}, want no such tensor", file.path(),
+                                            name, core::ToString(tensor)));
   }
   return {};
 }
@@ -76,14 +91,14 @@ core::Status SaveState(const std::string& path, const Parameters& parameters,
                        const Trainer& trainer, const core::Value& settings) {
   const NamedTensors tensors = StateTensors(parameters);
   const LossScale& scale = trainer.loss_scale();
-  return io::WriteSafetensors(path, tensors,
-                              {{"version", std::string(kVersion)},
-                               {"step", fmt::format("{}", trainer.step())},
-                               {"updates", fmt::format("{}", trainer.updates())},
-                               {"scale", fmt::format("{}", scale.scale)},
-                               {"good_steps", fmt::format("{}", scale.good_steps)},
-                               {"settings", io::ToJson(settings)},
-                               {"checksum", Checksum(tensors)}});
+  io::Metadata metadata = {{"version", std::string(kVersion)},
+                           {"step", fmt::format("{}", trainer.step())},
+                           {"updates", fmt::format("{}", trainer.updates())},
+                           {"scale", fmt::format("{}", scale.scale)},
+                           {"good_steps", fmt::format("{}", scale.good_steps)},
+                           {"settings", io::ToJson(settings)}};
+  metadata["checksum"] = Checksum(tensors, metadata);
+  return io::WriteSafetensors(path, tensors, metadata);
 }
 
 core::Status LoadState(const std::string& path, Parameters& parameters, Trainer& trainer,
@@ -91,9 +106,10 @@ core::Status LoadState(const std::string& path, Parameters& parameters, Trainer&
   HOGNOSE_ASSIGN(const io::SafetensorsFile file, io::SafetensorsFile::Open(path));
   const auto version = file.metadata().find("version");
   if (version == file.metadata().end() || version->second != kVersion) {
+    const bool none = version == file.metadata().end();
     return core::Status::Failed(
-        fmt::format("{}: version: got {}, want {}", path,
-                    version == file.metadata().end() ? "nothing" : version->second, kVersion));
+        fmt::format("{}: version: got {}, want {}, the state of a training run", path,
+                    none ? "nothing" : version->second, kVersion));
   }
   HOGNOSE_TRY(SameSettings(file, settings));
   LossScale scale;
@@ -114,10 +130,13 @@ core::Status LoadState(const std::string& path, Parameters& parameters, Trainer&
     }
     from.emplace_back(name, it->second);
   }
+  HOGNOSE_TRY(NoOtherTensors(file, to));
   const auto checksum = file.metadata().find("checksum");
-  if (checksum == file.metadata().end() || checksum->second != Checksum(from)) {
+  const std::string want = Checksum(from, file.metadata());
+  if (checksum == file.metadata().end() || checksum->second != want) {
     return core::Status::Failed(
-        fmt::format("{}: checksum: the tensors are not those that were saved", path));
+        fmt::format("{}: checksum: got {}, want {}: not what was saved", path,
+                    checksum == file.metadata().end() ? "nothing" : checksum->second, want));
   }
   for (size_t i = 0; i < to.size(); ++i) {
     // All of them are parts of the parameters' own memory.

@@ -3,7 +3,7 @@
 //
 //   w.<tensor>, m.<tensor>, v.<tensor>   f32: values, moments (trained tensors; as far as kept)
 //   metadata: version, step, updates, scale, good_steps, settings (JSON: what the bits depend on),
-//             checksum (of all tensors)
+//             checksum (of everything else)
 #pragma once
 
 #include <string>

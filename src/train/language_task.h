@@ -1,4 +1,12 @@
 // LanguageTask: next-token prediction over a stream of ids.
+//
+// Documents of a stream (JSONL) are trained as if each were alone: its state begins empty, and its
+// last token, the end-of-text id where there is one, has no target: what follows it belongs to the
+// next document, which nothing here announces. So nothing predicts the first token of a document,
+// and the end-of-text id is learned as a target only.
+//
+// Held-out loss: windows of L tokens, each from an empty state, the last one shorter; the mean over
+// all targets. Data of at most L + 1 tokens are one window: then it is what scoring them gives.
 #pragma once
 
 #include <optional>
@@ -48,6 +56,7 @@ class LanguageTask : public Task {
                const LanguageTaskOptions& options);
   // ids_, targets_ and pieces_ of the window at `begin`; fewer than L at the end of the data.
   void Fill(const TokenData& data, size_t begin, size_t length);
+  std::span<const int32_t> ids() const { return std::span(ids_).first(targets_.size()); }
 
   core::Exec exec_;
   const core::Value& config_;
@@ -58,7 +67,8 @@ class LanguageTask : public Task {
   LanguageTaskOptions options_;
   std::optional<models::LanguageModel> model_;
   std::optional<models::LanguageModelPass> pass_;
-  std::vector<int32_t> window_;  // L + 1
+  std::vector<int32_t> ids_;  // L + 1
+  std::vector<int32_t> targets_;
   std::vector<models::Piece> pieces_;
 };
 

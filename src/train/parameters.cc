@@ -44,8 +44,9 @@ core::Result<Parameters> Parameters::Create(const core::TensorMap& tensors,
     for (const auto& [name, tensor] : tensors) {
       if (decays == HasNoDecay(name) || p.frozen_.contains(name)) continue;
       if (!core::IsWeightFloat(tensor.dtype)) {
-        return core::Status::Failed(fmt::format("{}: {}: got {}, want f32, bf16 or f16 to train",
-                                                where, name, core::ToString(tensor)));
+        return core::Status::Failed(fmt::format(
+            "{}: {}: got {}, want f32, bf16 or f16 (a quantised model can't be trained)", where,
+            name, core::ToString(tensor)));
       }
       if (options.precision != Precision::kF32 && IsMatrix(name, tensor)) {
         p.copied_.push_back(p.parameters_.size());

@@ -8,6 +8,7 @@
 
 #include "core/check.h"
 #include "io/file.h"
+#include "io/hash.h"
 #include "io/ids.h"
 #include "io/json.h"
 
@@ -175,6 +176,22 @@ void TokenData::Copy(size_t begin, std::span<int32_t> out) const {
   const auto all = array_ ? View<int32_t>(array_->tensor) : std::span<const int32_t>(ids_);
   const auto from = all.subspan(begin, out.size());
   std::copy(from.begin(), from.end(), out.begin());
+}
+
+std::string TokenData::Digest() const {
+  constexpr size_t kBlock = 4096;
+  const auto bytes = [](auto values) {
+    return std::string_view(reinterpret_cast<const char*>(values.data()), values.size_bytes());
+  };
+  io::Hasher hasher;
+  std::vector<int32_t> block;
+  for (size_t begin = 0; begin < size(); begin += kBlock) {
+    block.resize(std::min(kBlock, size() - begin));
+    Copy(begin, block);
+    hasher.Add(bytes(std::span<const int32_t>(block)));
+  }
+  hasher.Add(bytes(document_ends()));
+  return hasher.Hex();
 }
 
 std::vector<size_t> SegmentStarts(const TokenData& data, size_t begin, size_t length) {

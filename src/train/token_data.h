@@ -44,6 +44,8 @@ class TokenData {
   // Only JSONL has documents; a document without tokens isn't listed.
   std::span<const size_t> document_ends() const { return document_ends_; }
   const std::string& path() const { return path_; }  // for messages
+  // Of the tokens and the ends of documents, however they were stored.
+  std::string Digest() const;
 
  private:
   core::Status Read(const TokenOptions& options);

@@ -45,19 +45,19 @@ core::Status Trainer::Bind() {
   return task_.Bind(parameters_.tensors(), parameters_.gradient_map());
 }
 
-core::Status Trainer::NotFinite(double loss) const {
+core::Status Trainer::NotFinite(std::string_view what, double got) const {
   core::Exec exec = exec_;
-  std::string what = "no tensor by itself";
+  std::string where = "no tensor by itself";
   for (const Parameter& p : parameters_.trained()) {
     core::TensorView gradient = p.view;
     gradient.data = parameters_.gradient(p).data;
     const bool value_bad = kernels::FindNonFinite(exec, p.view).has_value();
     if (!value_bad && !kernels::FindNonFinite(exec, gradient)) continue;
-    what = fmt::format("the {} of {}", value_bad ? "values" : "gradients", p.name);
+    where = fmt::format("the {} of {}", value_bad ? "values" : "gradients", p.name);
     break;
   }
   return core::Status::Failed(fmt::format(
-      "step {}: got a loss of {}, want a finite one; not finite: {}", step_, loss, what));
+      "step {}: {}: got {}, want a finite number; not finite: {}", step_, what, got, where));
 }
 
 core::Result<StepResult> Trainer::Step(const GradientSink& sink) {
@@ -70,12 +70,14 @@ core::Result<StepResult> Trainer::Step(const GradientSink& sink) {
   double sum = 0.0;
   for (size_t row = 0; row < task_.rows(); ++row) sum += task_.Row(step_, row, scale);
   result.loss = sum / targets;
-  if (!std::isfinite(result.loss)) return NotFinite(result.loss);
+  if (!std::isfinite(result.loss)) return NotFinite("loss", result.loss);
   const double squares =
       kernels::SumOfSquares(exec_, gradients, {norm_scratch_.data(), norm_scratch_.size()});
   result.grad_norm = std::sqrt(squares) / scale_.scale;
   const bool finite = std::isfinite(result.grad_norm);
-  if (!finite && options_.precision != Precision::kF16) return NotFinite(result.loss);
+  if (!finite && options_.precision != Precision::kF16) {
+    return NotFinite("norm of the gradients", result.grad_norm);
+  }
   if (sink) HOGNOSE_TRY(sink(static_cast<float>(1.0 / scale_.scale)));
   result.skipped = !finite;
   if (finite) {

@@ -9,6 +9,7 @@
 #include <functional>
 #include <limits>
 #include <string>
+#include <string_view>
 
 #include "core/exec.h"
 #include "core/status.h"
@@ -43,8 +44,8 @@ struct LossScale {
 };
 
 struct TrainerOptions {
-  OptimizerOptions optimizer;
-  Schedule schedule;
+  OptimizerOptions optimizer = {};
+  Schedule schedule = {};
   Precision precision = Precision::kF32;
   // The least A_log that keeps exp(dt A) below the bound wherever dt is at its floor; -infinity: no
   // bound.
@@ -82,7 +83,7 @@ class Trainer {
   void Restore(size_t step, size_t updates, const LossScale& scale);
 
  private:
-  core::Status NotFinite(double loss) const;
+  core::Status NotFinite(std::string_view what, double got) const;
   void Update(double lr, double gradient_scale);
 
   core::Exec exec_;

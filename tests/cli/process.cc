@@ -136,7 +136,7 @@ void Talk(const Request& r, pid_t child, Streams& s, Outcome* outcome) {
     if (sent == r.input.size()) s.input.Close();
     pollfd fds[] = {
         {s.input.fd(), POLLOUT, 0}, {s.output.fd(), POLLIN, 0}, {s.errors.fd(), POLLIN, 0}};
-    poll(fds, 3, 100);
+    poll(fds, 3, r.interrupt ? 2 : 100);
     if (fds[0].revents != 0) {
       const ssize_t n = write(s.input.fd(), r.input.data() + sent, r.input.size() - sent);
       if (n > 0) sent += static_cast<size_t>(n);
@@ -147,7 +147,7 @@ void Talk(const Request& r, pid_t child, Streams& s, Outcome* outcome) {
     if (outcome->out.size() >= r.leave_after) s.output.Close();
     if (!interrupted && r.interrupt && r.interrupt(*outcome)) {
       interrupted = true;
-      kill(child, SIGINT);
+      kill(child, r.interrupt_signal);
     }
     if (std::chrono::steady_clock::now() > end) {
       outcome->hung = true;

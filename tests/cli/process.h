@@ -1,6 +1,7 @@
 // Starts a program as a shell would and waits for it: streams, limits, signals, exit code.
 #pragma once
 
+#include <signal.h>
 #include <sys/resource.h>
 
 #include <cstddef>
@@ -34,8 +35,9 @@ struct Request {
 
   rlim_t max_file_bytes = RLIM_INFINITY;  // a disk that is full from there on
   bool obey_permissions = false;          // even root can't write where the mode forbids it
-  // Asked after each output; the first true sends SIGINT.
+  // Asked after each output and every other millisecond; the first true sends the signal.
   std::function<bool(const Outcome&)> interrupt = {};
+  int interrupt_signal = SIGINT;
 };
 
 Outcome Launch(const Request& request);

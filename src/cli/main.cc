@@ -28,6 +28,7 @@ constexpr Subcommand kSubcommands[] = {
     {"score", "Perplexity and logits of a given text", AddScore},
     {"tokenize", "Text on standard input to token ids, or back", AddTokenize},
     {"train", "A model from data", AddTrain},
+    {"predict", "What a regression or classification model says to a table", AddPredict},
     {"quantize", "A checkpoint whose matrices take fewer bytes", AddQuantize},
     {"inspect", "What a model folder or a state file holds", AddInspect},
     {"bench", "Speed of prompt and generation", AddBench},

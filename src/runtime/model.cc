@@ -9,11 +9,11 @@
 #include <thread>
 
 #include "core/cpu.h"
+#include "io/hash.h"
 #include "io/json.h"
 #include "kernels/find_nonfinite/find_nonfinite.h"
 #include "models/fields.h"
 #include "models/registry.h"
-#include "io/hash.h"
 
 namespace hognose::runtime {
 namespace {
@@ -23,9 +23,25 @@ core::Status NotFinite(const io::SafetensorsFile& file, const std::string& name,
       fmt::format("{}: {}: element {} is not a finite number", file.path(), name, element));
 }
 
-core::Status CheckFinite(const Model& model) {
-  core::Exec exec = model.exec();
-  for (const auto& file : model.folder.files) {
+}  // namespace
+
+std::string WeightsName(const io::ModelFolder& folder) {
+  return folder.files.size() == 1 ? folder.files[0].path()
+                                  : folder.path + "/model.safetensors.index.json";
+}
+
+std::string DigestOf(const io::ModelFolder& folder) {
+  io::Hasher hasher;
+  hasher.Add(io::ToJson(folder.config));
+  for (const auto& [name, tensor] : folder.tensors) {
+    hasher.Add(fmt::format("\n{} {}\n", name, core::ToString(tensor)));
+    hasher.Add({static_cast<const char*>(tensor.data), tensor.bytes()});
+  }
+  return hasher.Hex();
+}
+
+core::Status CheckFinite(core::Exec exec, const io::ModelFolder& folder) {
+  for (const auto& file : folder.files) {
     std::vector<core::TensorView> tensors;
     for (const auto& [name, tensor] : file.tensors()) tensors.push_back(tensor);
     const auto bad = kernels::FindNonFinite(exec, tensors);
@@ -36,6 +52,8 @@ core::Status CheckFinite(const Model& model) {
   }
   return {};
 }
+
+namespace {
 
 // eos_token_id of generation_config.json, else of config.json: an id, several, or none.
 core::Result<std::vector<int32_t>> ReadEos(const io::ModelFolder& folder, size_t ids) {
@@ -77,11 +95,6 @@ std::vector<bool> Sampleable(const Model& model) {
   return ids;
 }
 
-std::string WeightsName(const io::ModelFolder& folder) {
-  return folder.files.size() == 1 ? folder.files[0].path()
-                                  : folder.path + "/model.safetensors.index.json";
-}
-
 core::Status CheckSampleable(const Model& model) {
   if (std::find(model.sampleable.begin(), model.sampleable.end(), true) != model.sampleable.end()) {
     return {};
@@ -105,7 +118,7 @@ core::Status LoadWeights(Model& model, const LoadOptions& options) {
                                          model.folder.tensors, weights};
   HOGNOSE_ASSIGN(model.lm, models::Build(checkpoint));
   HOGNOSE_TRY(CheckUnknown(model, options.strict));
-  return options.quantize ? core::Status() : CheckFinite(model);
+  return options.quantize ? core::Status() : CheckFinite(model.exec(), model.folder);
 }
 
 }  // namespace
@@ -179,15 +192,7 @@ size_t Model::weight_bytes() const {
 }
 
 const std::string& Model::Digest() const {
-  std::call_once(digest_once_, [this] {
-    io::Hasher hasher;
-    hasher.Add(io::ToJson(folder.config));
-    for (const auto& [name, tensor] : folder.tensors) {
-      hasher.Add(fmt::format("\n{} {}\n", name, core::ToString(tensor)));
-      hasher.Add({static_cast<const char*>(tensor.data), tensor.bytes()});
-    }
-    digest_ = hasher.Hex();
-  });
+  std::call_once(digest_once_, [this] { digest_ = DigestOf(folder); });
   return digest_;
 }
 

@@ -68,6 +68,10 @@ void AddCommon(CLI::App& app, CommonOptions& options) {
   AddFlag(app, "--strict", &options.strict, "Unknown tensors are an error");
 }
 
+runtime::LoadOptions LoadOptionsOf(const CommonOptions& options) {
+  return {.threads = options.threads.value_or(0), .pin = options.pin, .strict = options.strict};
+}
+
 void AddModel(CLI::App& app, std::string& model) {
   AddPath(app, "MODEL", &model,
           "Folder with config.json and *.safetensors (default: the bundled model)");
@@ -95,11 +99,9 @@ core::Result<std::shared_ptr<const runtime::Model>> LoadModel(const std::string&
                                                               const std::string& quantize,
                                                               const std::string& adapter) {
   HOGNOSE_ASSIGN(const std::string folder, ModelPath(path));
-  runtime::LoadOptions load = {.threads = options.threads.value_or(0),
-                               .pin = options.pin,
-                               .strict = options.strict,
-                               .tokenizer = tokenizer,
-                               .adapter = adapter};
+  runtime::LoadOptions load = LoadOptionsOf(options);
+  load.tokenizer = tokenizer;
+  load.adapter = adapter;
   if (!quantize.empty()) {
     const bool int8 = quantize == "int8";
     load.quantize = {int8 ? codecs::Encoding::kInt8 : codecs::Encoding::kInt4};
@@ -117,19 +119,24 @@ size_t StateBytes(const runtime::Model& model) {
 
 // The descriptor itself is read: /dev/stdin can't be opened where it is a socket or another user's,
 // and would begin a file anew.
+core::Result<size_t> ReadSome(std::span<char> bytes) {
+  for (;;) {
+    const ssize_t n = read(STDIN_FILENO, bytes.data(), bytes.size());
+    if (n >= 0) return static_cast<size_t>(n);
+    if (!Interrupted() && Again(STDIN_FILENO, POLLIN)) continue;
+    return core::Status::Failed(fmt::format("standard input: {}", std::strerror(errno)));
+  }
+}
+
 core::Result<std::string> ReadStandardInput() {
   constexpr size_t kLimit = size_t{1} << 32;
   std::string bytes;
   size_t size = 0;
   for (;;) {
     bytes.resize(std::max(2 * size, size_t{1} << 16));
-    const ssize_t n = read(STDIN_FILENO, bytes.data() + size, bytes.size() - size);
+    HOGNOSE_ASSIGN(const size_t n, ReadSome(std::span(bytes).subspan(size)));
     if (n == 0) break;
-    if (n < 0) {
-      if (!Interrupted() && Again(STDIN_FILENO, POLLIN)) continue;
-      return core::Status::Failed(fmt::format("standard input: {}", std::strerror(errno)));
-    }
-    size += static_cast<size_t>(n);
+    size += n;
     if (size > kLimit) {
       return core::Status::Failed(
           fmt::format("standard input: got more than {} bytes, want at most that", kLimit));

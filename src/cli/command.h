@@ -6,6 +6,7 @@
 #include <functional>
 #include <memory>
 #include <optional>
+#include <span>
 #include <string>
 #include <string_view>
 
@@ -34,6 +35,7 @@ struct CommonOptions {
 
 // Adds -t, --pin, --json and --strict.
 void AddCommon(CLI::App& app, CommonOptions& options);
+runtime::LoadOptions LoadOptionsOf(const CommonOptions& options);
 // Adds the optional positional MODEL.
 void AddModel(CLI::App& app, std::string& model);
 
@@ -48,6 +50,7 @@ Runner AddMerge(CLI::App& app);
 Runner AddInspect(CLI::App& app);
 Runner AddBench(CLI::App& app);
 Runner AddTrain(CLI::App& app);
+Runner AddPredict(CLI::App& app);
 
 // `path`, or the bundled model when it is empty.
 core::Result<std::string> ModelPath(const std::string& path);
@@ -62,6 +65,8 @@ core::Result<std::shared_ptr<const runtime::Model>> LoadModel(const std::string&
 // Bytes that one sequence remembers, as a state file stores them (without the logits).
 size_t StateBytes(const runtime::Model& model);
 
+// The next bytes of standard input, as many as there are: 0 at its end. After Ctrl-C as below.
+core::Result<size_t> ReadSome(std::span<char> bytes);
 // All of standard input. After Ctrl-C (see CatchInterrupt) it fails; the caller looks at
 // Interrupted() first.
 core::Result<std::string> ReadStandardInput();

@@ -5,6 +5,10 @@
 
 #include "cli/command.h"
 #include "cli/options.h"
+#include "io/file.h"
+#include "io/json.h"
+#include "models/sequence_config.h"
+#include "runtime/predictor.h"
 #include "runtime/session.h"
 #include "runtime/state_file.h"
 
@@ -104,6 +108,42 @@ core::Result<int> InspectModel(const InspectOptions& o, const std::string& path)
   return Show(o, std::move(facts), model->folder.tensors);
 }
 
+std::string Joined(const std::vector<std::string>& names) {
+  return fmt::format("{}", fmt::join(names, ", "));
+}
+
+core::Result<int> InspectSequence(const InspectOptions& o, const std::string& path) {
+  HOGNOSE_ASSIGN(const auto predictor, runtime::Predictor::Load(path, LoadOptionsOf(o.common)));
+  for (const auto& warning : predictor->warnings()) Note(warning);
+  const auto& model = predictor->model();
+  const auto& config = model.config;
+  size_t parameters = 0, weight_bytes = 0, state = 0;
+  for (const auto& [name, tensor] : predictor->folder().tensors) {
+    parameters += tensor.elements();
+    weight_bytes += tensor.bytes();
+  }
+  for (const auto& shape : model.state_shapes()) state += shape.elements();
+  core::Value::Object facts = {
+      {"path", path},
+      {"architecture", model.architecture},
+      {"task", config.classification ? "classification" : "regression"},
+      {"inputs", model.inputs()},
+      {"features", Joined(config.features)},
+      {"targets", Joined(config.targets)},
+      {"outputs", model.outputs()},
+      {"layers", model.backbone.blocks.size()},
+      {"width", model.width()},
+      {"parameters", parameters},
+      {"weight_bytes", weight_bytes},
+      {"state_bytes", state * sizeof(float)},
+      {"run_bytes", weight_bytes + predictor->bytes()},
+      {"train_bytes", parameters * 16},
+  };
+  if (!config.time.empty()) facts.emplace_back("time", config.time);
+  if (!config.classification) facts.emplace_back("loss", config.huber ? "huber" : "mse");
+  return Show(o, std::move(facts), predictor->folder().tensors);
+}
+
 core::Result<int> InspectStateFile(const InspectOptions& o, const std::string& path) {
   HOGNOSE_ASSIGN(const auto state, runtime::InspectState(path));
   core::Value::Object facts = {{"path", path},
@@ -120,6 +160,11 @@ core::Result<int> Inspect(const InspectOptions& o) {
   HOGNOSE_ASSIGN(const std::string path, ModelPath(o.path));
   std::error_code error;
   if (std::filesystem::is_regular_file(path, error)) return InspectStateFile(o, path);
+  // A folder without a readable config.json gets the message that LoadModel has for it.
+  if (const auto text = io::ReadFile(path + "/config.json"); text.ok()) {
+    const auto config = io::ParseJson(*text, path + "/config.json");
+    if (config.ok() && models::IsSequenceConfig(*config)) return InspectSequence(o, path);
+  }
   return InspectModel(o, path);
 }
 

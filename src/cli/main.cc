@@ -28,6 +28,7 @@ constexpr Subcommand kSubcommands[] = {
     {"score", "Perplexity and logits of a given text", AddScore},
     {"tokenize", "Text on standard input to token ids, or back", AddTokenize},
     {"train", "A model from data", AddTrain},
+    {"predict", "What a regression or classification model says to a table", AddPredict},
     {"quantize", "A checkpoint whose matrices take fewer bytes", AddQuantize},
     {"merge", "A model with a LoRA adapter added to its weights", AddMerge},
     {"inspect", "What a model folder or a state file holds", AddInspect},

@@ -32,10 +32,30 @@ core::Status CheckFile(core::Exec exec, const io::SafetensorsFile& file) {
   return NotFinite(file, name, bad->element);
 }
 
-core::Status CheckFinite(const Model& model) {
-  for (const auto& file : model.folder.files) HOGNOSE_TRY(CheckFile(model.exec(), file));
+}  // namespace
+
+std::string WeightsName(const io::ModelFolder& folder) {
+  return folder.files.size() == 1 ? folder.files[0].path()
+                                  : folder.path + "/model.safetensors.index.json";
+}
+
+std::string DigestOf(const io::ModelFolder& folder, const core::Value* adapter) {
+  io::Hasher hasher;
+  hasher.Add(io::ToJson(folder.config));
+  if (adapter != nullptr) hasher.Add(io::ToJson(*adapter));
+  for (const auto& [name, tensor] : folder.tensors) {
+    hasher.Add(fmt::format("\n{} {}\n", name, core::ToString(tensor)));
+    hasher.Add({static_cast<const char*>(tensor.data), tensor.bytes()});
+  }
+  return hasher.Hex();
+}
+
+core::Status CheckFinite(core::Exec exec, const io::ModelFolder& folder) {
+  for (const auto& file : folder.files) HOGNOSE_TRY(CheckFile(exec, file));
   return {};
 }
+
+namespace {
 
 core::Status AddAdapter(const std::string& folder, Model& model) {
   HOGNOSE_ASSIGN(model.adapter, io::OpenAdapter(folder));
@@ -92,11 +112,6 @@ std::vector<bool> Sampleable(const Model& model) {
   return ids;
 }
 
-std::string WeightsName(const io::ModelFolder& folder) {
-  return folder.files.size() == 1 ? folder.files[0].path()
-                                  : folder.path + "/model.safetensors.index.json";
-}
-
 core::Status CheckSampleable(const Model& model) {
   if (std::find(model.sampleable.begin(), model.sampleable.end(), true) != model.sampleable.end()) {
     return {};
@@ -124,7 +139,7 @@ core::Status LoadWeights(Model& model, const LoadOptions& options) {
                                       .adapter_scale = model.adapter ? model.adapter->scale : 1.0f};
   HOGNOSE_ASSIGN(model.lm, models::Build(checkpoint));
   HOGNOSE_TRY(CheckUnknown(model, options.strict));
-  return options.quantize ? core::Status() : CheckFinite(model);
+  return options.quantize ? core::Status() : CheckFinite(model.exec(), model.folder);
 }
 
 }  // namespace
@@ -198,16 +213,8 @@ size_t Model::weight_bytes() const {
 }
 
 const std::string& Model::Digest() const {
-  std::call_once(digest_once_, [this] {
-    io::Hasher hasher;
-    hasher.Add(io::ToJson(folder.config));
-    if (adapter) hasher.Add(io::ToJson(adapter->config));
-    for (const auto& [name, tensor] : folder.tensors) {
-      hasher.Add(fmt::format("\n{} {}\n", name, core::ToString(tensor)));
-      hasher.Add({static_cast<const char*>(tensor.data), tensor.bytes()});
-    }
-    digest_ = hasher.Hex();
-  });
+  std::call_once(digest_once_,
+                 [this] { digest_ = DigestOf(folder, adapter ? &adapter->config : nullptr); });
   return digest_;
 }
 

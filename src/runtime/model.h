@@ -30,6 +30,14 @@ struct LoadOptions {
 // A pool of 1 to 1,024 threads, or what the system says against it.
 core::Result<std::unique_ptr<core::ThreadPool>> NewPool(size_t threads, bool pin = false);
 
+// What messages about a folder's tensors begin with.
+std::string WeightsName(const io::ModelFolder& folder);
+// Fails on a value that isn't finite, naming file, tensor and element.
+core::Status CheckFinite(core::Exec exec, const io::ModelFolder& folder);
+// 32 hex digits over the configuration and all weights: names a model in state files. Reads all
+// weights.
+std::string DigestOf(const io::ModelFolder& folder, const core::Value* adapter = nullptr);
+
 // Immutable after Load and shared by its sessions, which may live on different threads: each call
 // that computes takes `compute`, since the pool has one caller at a time.
 struct Model {
@@ -54,8 +62,7 @@ struct Model {
   core::Exec exec() const { return {*pool}; }
   size_t parameters() const;
   size_t weight_bytes() const;
-  // 32 hex digits over the configuration and all weights: names a model in state files. Reads all
-  // weights at the first call.
+  // DigestOf the folder, computed at the first call.
   const std::string& Digest() const;
 
  private:

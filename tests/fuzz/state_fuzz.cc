@@ -71,7 +71,7 @@ bool Seal(std::string* text) {
   const uint64_t length = end - 8;
   std::memcpy(text->data(), &length, 8);
   if (!Patch(checksum, std::string(32, '0'), text)) return false;
-  runtime::Hasher hasher;
+  io::Hasher hasher;
   hasher.Add(*text);
   return Patch(checksum, hasher.Hex(), text);
 }

@@ -84,6 +84,8 @@ void AddOptimizerFlags(CLI::App& app, TrainFlags& f) {
   AddReal(app, "--eps", &f.eps, 0.0, kLarge, "AdamW");
   AddReal(app, "--momentum", &f.momentum, 0.0, 0.9999999, "SGD");
   AddReal(app, "--clip", &f.clip, 0.0, kLarge, "Largest norm of the gradients; 0: any");
+  AddReal(app, "--dropout", &f.dropout, 0.0, 0.99,
+          "Share of the embedding and of what each block adds that is dropped (lm)");
   AddReal(app, "--max-spectral-radius", &f.max_spectral_radius, 0.0, 1.0,
           "Bound of every decay exp(dt A); needs a time step limit above 0");
   AddTexts(app, "--freeze", &f.freeze, "Tensors whose name contains this stay as they are");
@@ -169,6 +171,9 @@ core::Status CheckTrainFlags(const TrainFlags& f) {
   if (f.optimizer == "adamw" && f.eps == 0.0) {
     return core::Status::Usage(
         "--eps: got 0, want a number above it: 0 / 0 where nothing is learned");
+  }
+  if (f.dropout != 0.0 && f.task != "lm") {
+    return core::Status::Usage("--dropout: got it with --task " + f.task + ", want it with lm");
   }
   if (f.max_spectral_radius == 1.0) {
     return core::Status::Usage("--max-spectral-radius: got 1, want a number below it");
@@ -259,6 +264,7 @@ core::Value SettingsOf(const TrainFlags& f) {
       {"freeze", Texts(f.freeze)},
       {"precision", f.precision},
   };
+  if (f.dropout != 0.0) settings.emplace_back("dropout", f.dropout);
   if (f.lora_rank != 0) {
     settings.emplace_back("lora-rank", f.lora_rank);
     settings.emplace_back("lora-alpha", f.lora_alpha);

@@ -40,7 +40,7 @@ struct TrainFlags {
   double lr = 1e-3, min_lr = 0.0, weight_decay = 0.1, beta1 = 0.9, beta2 = 0.95, eps = 1e-8;
   double momentum = 0.0, clip = 1.0;
   uint64_t warmup = 0;
-  double max_spectral_radius = 0.0;  // 0: no bound
+  double max_spectral_radius = 0.0, dropout = 0.0;  // 0: no bound
   std::vector<std::string> freeze;
   // Adapters.
   uint64_t lora_rank = 0;  // 0: none

@@ -132,11 +132,10 @@ core::Result<int> TrainSequence(const TrainFlags& f) {
   HOGNOSE_ASSIGN(
       const auto pool,
       runtime::NewPool(f.common.threads.value_or(core::Cpu().physical_cores()), f.common.pin));
-  HOGNOSE_ASSIGN(const auto model,
-                 models::BuildSequence({.config = start.config,
-                                        .config_name = start.where,
-                                        .tensors = start.tensors(),
-                                        .weights_name = start.weights}));
+  HOGNOSE_ASSIGN(const auto model, models::BuildSequence({.config = start.config,
+                                                          .config_name = start.where,
+                                                          .tensors = start.tensors(),
+                                                          .weights_name = start.weights}));
   HOGNOSE_ASSIGN(auto parameters, MakeParameters(f, {*pool}, start, model.unknown_tensors));
   HOGNOSE_TRY(CheckFrozenBound(start, parameters, min_a_log));
   HOGNOSE_ASSIGN(

@@ -23,7 +23,8 @@ core::Result<LanguageModelPass> LanguageModelPass::Create(const LanguageModel& m
                                           .checkpointing = o.checkpointing,
                                           .exact = o.exact,
                                           .other_cols = model.width(),
-                                          .other_products = model.head.GradientScratch(o.rows)}));
+                                          .other_products = model.head.GradientScratch(o.rows),
+                                          .dropout = o.dropout}));
   LanguageModelPass pass(std::move(tape));
   const size_t block = LogitRows(o.rows, model.logits_size());
   const auto carve = [&](core::Arena& arena) {
@@ -70,6 +71,7 @@ double LanguageModelPass::HeadBlock(const LanguageModel& model, core::Mat<const 
 
 double LanguageModelPass::Loss(const LanguageModel& model, std::span<const int32_t> ids,
                                std::span<const int32_t> targets, std::span<const Piece> pieces) {
+  tape_.set_noise(std::nullopt);
   const core::Mat<const float> u = Forward(model, ids, pieces);
   double sum = 0.0;
   for (size_t begin = 0; begin < u.rows; begin += logits_.rows) {
@@ -80,7 +82,9 @@ double LanguageModelPass::Loss(const LanguageModel& model, std::span<const int32
 
 double LanguageModelPass::LossAndGradients(const LanguageModel& model, std::span<const int32_t> ids,
                                            std::span<const int32_t> targets,
-                                           std::span<const Piece> pieces, float scale) {
+                                           std::span<const Piece> pieces, float scale,
+                                           uint64_t noise) {
+  tape_.set_noise(noise);
   const core::Mat<const float> u = Forward(model, ids, pieces);
   double sum = 0.0;
   for (size_t begin = 0; begin < u.rows; begin += logits_.rows) {

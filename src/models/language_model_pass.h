@@ -15,6 +15,7 @@ struct PassOptions {
   size_t rows = 0;  // of the longest sequence
   Checkpointing checkpointing = Checkpointing::kNone;
   bool exact = false;  // products of the forward pass in f32
+  float dropout = 0.0f;
 };
 
 class LanguageModelPass {
@@ -26,10 +27,11 @@ class LanguageModelPass {
   // ids [L], all below input_ids(); targets [L], below logits_size(). The pieces cover all rows.
   double Loss(const LanguageModel& model, std::span<const int32_t> ids,
               std::span<const int32_t> targets, std::span<const Piece> pieces);
-  // The same, and adds `scale` times the sum's gradients to the model's gradients.
+  // The same, and adds `scale` times the sum's gradients to the model's gradients. What dropout
+  // drops is a function of `noise`.
   double LossAndGradients(const LanguageModel& model, std::span<const int32_t> ids,
                           std::span<const int32_t> targets, std::span<const Piece> pieces,
-                          float scale);
+                          float scale, uint64_t noise = 0);
 
   size_t bytes() const { return tape_.bytes() + memory_.used(); }
 

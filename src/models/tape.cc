@@ -40,6 +40,7 @@ core::Result<Tape> Tape::Create(const Backbone& backbone, const core::Exec& exec
     tape.dh_ = arena.NewMat<float>(o.rows, width);
     const bool again = o.checkpointing == Checkpointing::kLayer;
     tape.again_ = arena.NewMat<float>(again ? o.rows : 0, width);
+    tape.branch_ = arena.NewMat<float>(o.dropout > 0.0f ? o.rows : 0, width);
     tape.norm_scratch_ = arena.NewVec<float>(kernels::RmsNormGradScratch(o.rows, width));
     tape.g_.ctx.x_scratch = arena.NewVec<uint8_t>(kernels::LinearScratch(o.rows, cols));
     tape.g_.ctx.adapters = arena.NewVec<float>(o.rows * backbone.max_rank());
@@ -49,6 +50,7 @@ core::Result<Tape> Tape::Create(const Backbone& backbone, const core::Exec& exec
     if (ones.data != nullptr) std::fill_n(ones.data, ones.size, 1.0f);
     tape.g_.ones = ones;
   };
+  tape.dropout_ = o.dropout;
   core::Arena measure;
   carve(measure);
   HOGNOSE_ASSIGN(tape.memory_, core::Arena::Allocate(measure.used()));
@@ -82,12 +84,56 @@ void Tape::RunBlock(const Backbone& backbone, size_t block, size_t rows, core::M
   const core::Mat<float> from = h_[block].Rows(0, rows), u = u_.Rows(0, rows);
   nn::CopyOrClear(h, &from);
   backbone.Norm(g_.ctx, from, backbone.blocks[block].norm_w, u);
-  backbone.blocks[block].mixer->ForwardKeeping(g_, kept(block), u, Segments(pieces, block), h);
+  if (!drops()) {
+    backbone.blocks[block].mixer->ForwardKeeping(g_, kept(block), u, Segments(pieces, block), h);
+    return;
+  }
+  const core::Mat<float> added = branch_.Rows(0, rows);
+  nn::CopyOrClear(added, nullptr);
+  backbone.blocks[block].mixer->ForwardKeeping(g_, kept(block), u, Segments(pieces, block), added);
+  Drop(block + 1, added);
+  for (size_t l = 0; l < rows; ++l) {
+    for (size_t i = 0; i < h.cols; ++i) h.Row(l)[i] += added.Row(l)[i];
+  }
+}
+
+namespace {
+
+// 64 bits of noise for each (seed, place, row, column / 4): splitmix64 of a counter.
+uint64_t Noise(uint64_t seed, uint64_t counter) {
+  uint64_t z = seed + (counter + 1) * 0x9E3779B97F4A7C15u;
+  z = (z ^ (z >> 30)) * 0xBF58476D1CE4E5B9u;
+  z = (z ^ (z >> 27)) * 0x94D049BB133111EBu;
+  return z ^ (z >> 31);
+}
+
+}  // namespace
+
+void Tape::Drop(size_t place, core::Mat<float> m) {
+  if (!drops()) return;
+  constexpr size_t kRowsPerTask = 16, kPerWord = 4, kBits = 16;
+  const auto limit = static_cast<uint64_t>(dropout_ * 65536.0f);
+  const float scale = 1.0f / (1.0f - static_cast<float>(limit) / 65536.0f);
+  const size_t words = (m.cols + kPerWord - 1) / kPerWord;
+  g_.ctx.exec.pool.Run((m.rows + kRowsPerTask - 1) / kRowsPerTask, [&](size_t task) {
+    const size_t end = std::min(m.rows, (task + 1) * kRowsPerTask);
+    for (size_t l = task * kRowsPerTask; l < end; ++l) {
+      float* row = m.Row(l);
+      for (size_t w = 0; w < words; ++w) {
+        uint64_t bits = Noise(*noise_, (place * h_[0].rows + l) * words + w);
+        const size_t last = std::min(m.cols, (w + 1) * kPerWord);
+        for (size_t i = w * kPerWord; i < last; ++i, bits >>= kBits) {
+          row[i] = (bits & 0xFFFF) < limit ? 0.0f : row[i] * scale;
+        }
+      }
+    }
+  });
 }
 
 core::Mat<const float> Tape::Forward(const Backbone& backbone, size_t rows,
                                      std::span<const Piece> pieces) {
   const size_t blocks = backbone.blocks.size();
+  Drop(0, h_[0].Rows(0, rows));
   for (size_t i = 0; i < blocks; ++i) {
     RunBlock(backbone, i, rows, h_[i + 1].Rows(0, rows), pieces);
   }
@@ -120,9 +166,18 @@ core::Mat<float> Tape::Backward(const Backbone& backbone, core::Mat<const float>
     } else {
       backbone.Norm(g_.ctx, h_[i].Rows(0, rows), block.norm_w, u);
     }
-    block.mixer->Backward(g_, kept(i), u, Segments(pieces, i), dh, du);
+    core::Mat<const float> dbranch = dh;
+    if (drops()) {
+      const core::Mat<float> branch = branch_.Rows(0, rows);
+      const core::Mat<float> from = dh;
+      nn::CopyOrClear(branch, &from);
+      Drop(i + 1, branch);
+      dbranch = branch;
+    }
+    block.mixer->Backward(g_, kept(i), u, Segments(pieces, i), dbranch, du);
     norm(i, block.norm_w, block.dnorm_w, du, /*accumulate=*/true);
   }
+  Drop(0, dh);
   return dh;
 }
 

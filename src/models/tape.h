@@ -3,6 +3,8 @@
 // and add to the same gradients.
 #pragma once
 
+#include <cstdint>
+#include <optional>
 #include <span>
 #include <vector>
 
@@ -31,6 +33,7 @@ struct TapeOptions {
   bool exact = false;         // products of the forward pass in f32
   size_t other_cols = 0;      // the largest K of products outside the backbone
   size_t other_products = 0;  // GradContext::products that they need
+  float dropout = 0.0f;       // of what enters the first block and what each block adds; below 1
 };
 
 class Tape {
@@ -41,6 +44,9 @@ class Tape {
 
   // [rows, D], for the caller to fill before Forward.
   core::Mat<float> input(size_t rows) const { return h_[0].Rows(0, rows); }
+  // What is dropped from here on: a function of `noise` alone, the same in Forward and Backward.
+  // nullopt: nothing, as for evaluation.
+  void set_noise(std::optional<uint64_t> noise) { noise_ = noise; }
   // The residual stream behind the blocks, after norm_f [rows, D]; valid until the next Forward.
   core::Mat<const float> Forward(const Backbone& backbone, size_t rows,
                                  std::span<const Piece> pieces);
@@ -56,6 +62,9 @@ class Tape {
   explicit Tape(nn::GradContext g) : g_(std::move(g)) {}
   std::span<const nn::TrainSegment> Segments(std::span<const Piece> pieces, size_t block);
   core::Arena& kept(size_t block) { return kept_[kept_.size() == 1 ? 0 : block]; }
+  // m times the mask of place `place` (0: the input, i + 1: block i), if anything is dropped.
+  void Drop(size_t place, core::Mat<float> m);
+  bool drops() const { return dropout_ > 0.0f && noise_.has_value(); }
   void RunBlock(const Backbone& backbone, size_t block, size_t rows, core::Mat<float> h,
                 std::span<const Piece> pieces);
 
@@ -63,7 +72,10 @@ class Tape {
   std::vector<core::Mat<float>> h_;  // what each block reads, and what comes after the last
   core::Mat<float> u_;               // a block's normed input; Forward's result
   core::Mat<float> du_, dh_;
-  core::Mat<float> again_;  // kLayer: a block's result that nobody needs
+  core::Mat<float> again_;   // kLayer: a block's result that nobody needs
+  core::Mat<float> branch_;  // with dropout: what a block adds, or its gradient
+  float dropout_ = 0.0f;
+  std::optional<uint64_t> noise_;
   core::Vec<float> norm_scratch_;
   std::vector<core::Arena> kept_;  // of each block; kLayer: of the block at hand
   core::Arena memory_;

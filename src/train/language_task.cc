@@ -68,9 +68,11 @@ core::Status LanguageTask::Bind(const core::TensorMap& tensors,
                                       .adapter_scale = options_.adapter_scale};
   HOGNOSE_ASSIGN(model_, models::Build(checkpoint));
   if (pass_) return {};
-  auto pass = models::LanguageModelPass::Create(
-      *model_, exec_,
-      {.rows = options_.length, .checkpointing = options_.checkpointing, .exact = options_.exact});
+  auto pass = models::LanguageModelPass::Create(*model_, exec_,
+                                                {.rows = options_.length,
+                                                 .checkpointing = options_.checkpointing,
+                                                 .exact = options_.exact,
+                                                 .dropout = options_.dropout});
   if (!pass.ok()) {
     return core::Status::Failed(fmt::format("{}: {}", where_, pass.status().message()));
   }
@@ -102,7 +104,9 @@ void LanguageTask::Fill(const TokenData& data, size_t begin, size_t length) {
 
 double LanguageTask::Row(size_t step, size_t row, float scale) {
   Fill(data_, batches_.Begin(step, row), options_.length);
-  return pass_->LossAndGradients(*model_, ids(), targets_, pieces_, scale);
+  // A number for every row that was ever trained on, however rows are grouped.
+  const uint64_t noise = options_.seed * 0xD6E8FEB86659FD93u + step * rows() + row;
+  return pass_->LossAndGradients(*model_, ids(), targets_, pieces_, scale, noise);
 }
 
 double LanguageTask::Evaluate() {

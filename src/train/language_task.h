@@ -30,7 +30,8 @@ struct LanguageTaskOptions {
   size_t steps = 1;
   uint64_t seed = 0;
   models::Checkpointing checkpointing = models::Checkpointing::kNone;
-  bool exact = true;           // products of the forward pass in f32
+  bool exact = true;  // products of the forward pass in f32
+  float dropout = 0.0f;
   float adapter_scale = 1.0f;  // of adapters among the tensors
 };
 

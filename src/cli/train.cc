@@ -77,6 +77,7 @@ core::Result<int> TrainLanguage(const TrainFlags& f) {
            .checkpointing = f.checkpoint == "layer" ? models::Checkpointing::kLayer
                                                     : models::Checkpointing::kNone,
            .exact = f.precision == "f32",
+           .half = f.precision == "f16",
            .dropout = static_cast<float>(f.dropout),
            .adapter_scale =
                f.lora_rank == 0

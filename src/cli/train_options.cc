@@ -107,7 +107,7 @@ void AddTrainFlags(CLI::App& app, TrainFlags& f) {
   AddRunFlags(app, f);
   AddOptimizerFlags(app, f);
   AddLoraFlags(app, f);
-  AddChoice(app, "--precision", &f.precision, {"f32", "bf16"}, "Of matrix products");
+  AddChoice(app, "--precision", &f.precision, {"f32", "bf16", "f16"}, "Of matrix products");
   AddChoice(app, "--checkpoint", &f.checkpoint, {"none", "layer"},
             "layer: less memory, each block's forward pass twice");
   AddChoice(app, "--gradient-memory", &f.gradient_memory, {"shared"},
@@ -182,6 +182,7 @@ core::Status CheckTrainFlags(const TrainFlags& f) {
 }
 
 train::Precision PrecisionOf(const TrainFlags& f) {
+  if (f.precision == "f16") return train::Precision::kF16;
   return f.precision == "bf16" ? train::Precision::kBF16 : train::Precision::kF32;
 }
 

@@ -150,7 +150,8 @@ core::Result<int> TrainSequence(const TrainFlags& f) {
            .seed = f.seed,
            .checkpointing = f.checkpoint == "layer" ? models::Checkpointing::kLayer
                                                     : models::Checkpointing::kNone,
-           .exact = f.precision == "f32"}));
+           .exact = f.precision == "f32",
+           .half = f.precision == "f16"}));
   HOGNOSE_TRY(CheckUnknown(f, start, model.unknown_tensors));
   return RunTraining({.flags = f,
                       .exec = {*pool},

@@ -24,6 +24,16 @@ size_t Backbone::max_rank() const {
   return rank;
 }
 
+size_t Backbone::max_size() const {
+  size_t size = width;
+  for (const auto& block : blocks) {
+    for (const nn::Linear* linear : block.mixer->linears()) {
+      size = std::max({size, linear->rows(), linear->cols()});
+    }
+  }
+  return size;
+}
+
 core::Result<Workspace> Backbone::NewWorkspace(const core::Exec& exec, size_t max_rows, bool exact,
                                                size_t other_cols) const {
   size_t scratch = 0;

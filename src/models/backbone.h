@@ -48,6 +48,7 @@ struct Backbone {
   // The largest K of all products.
   size_t max_cols() const;
   size_t max_rank() const;  // of adapters
+  size_t max_size() const;  // the largest K or M of all products
 
   // `exact`: every product in f32. `other_cols`: the largest K of products outside the backbone
   // that use ctx.x_scratch.

@@ -22,8 +22,11 @@ core::Result<LanguageModelPass> LanguageModelPass::Create(const LanguageModel& m
                                          {.rows = o.rows,
                                           .checkpointing = o.checkpointing,
                                           .exact = o.exact,
+                                          .half = o.half,
                                           .other_cols = model.width(),
                                           .other_products = model.head.GradientScratch(o.rows),
+                                          .other_half = LogitRows(o.rows, model.logits_size()) *
+                                                        model.logits_size(),
                                           .dropout = o.dropout}));
   LanguageModelPass pass(std::move(tape));
   const size_t block = LogitRows(o.rows, model.logits_size());

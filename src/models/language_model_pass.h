@@ -15,6 +15,7 @@ struct PassOptions {
   size_t rows = 0;  // of the longest sequence
   Checkpointing checkpointing = Checkpointing::kNone;
   bool exact = false;  // products of the forward pass in f32
+  bool half = false;   // products in F16
   float dropout = 0.0f;
 };
 

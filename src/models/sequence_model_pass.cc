@@ -12,12 +12,16 @@ core::Result<SequenceModelPass> SequenceModelPass::Create(const SequenceModel& m
                                                           const PassOptions& o) {
   const size_t products =
       std::max(model.head.GradientScratch(o.rows), model.encoder.GradientScratch(o.rows));
-  HOGNOSE_ASSIGN(Tape tape, Tape::Create(model.backbone, exec,
-                                         {.rows = o.rows,
-                                          .checkpointing = o.checkpointing,
-                                          .exact = o.exact,
-                                          .other_cols = std::max(model.inputs(), model.width()),
-                                          .other_products = products}));
+  HOGNOSE_ASSIGN(Tape tape,
+                 Tape::Create(model.backbone, exec,
+                              {.rows = o.rows,
+                               .checkpointing = o.checkpointing,
+                               .exact = o.exact,
+                               .half = o.half,
+                               .other_cols = std::max(model.inputs(), model.width()),
+                               .other_products = products,
+                               .other_half = o.rows * std::max(model.inputs(), model.outputs()),
+                               .dropout = o.dropout}));
   SequenceModelPass pass(std::move(tape));
   const auto carve = [&](core::Arena& arena) {
     pass.y_ = arena.NewMat<float>(o.rows, model.outputs());
@@ -37,9 +41,9 @@ double SequenceModelPass::Forward(const SequenceModel& model, core::Mat<const fl
   nn::GradContext& g = tape_.context();
   const core::Mat<float> y = y_.Rows(0, x.rows);
   const core::Vec<double> losses = {losses_.data, x.rows};
-  model.encoder.Forward(g.ctx, nn::Group::kEmbedding, x, tape_.input(x.rows));
+  model.encoder.Forward(g, nn::Group::kEmbedding, x, tape_.input(x.rows));
   *u = tape_.Forward(model.backbone, x.rows, pieces);
-  model.head.Forward(g.ctx, nn::Group::kHead, *u, y);
+  model.head.Forward(g, nn::Group::kHead, *u, y);
   if (model.config.classification) {
     HOGNOSE_DCHECK(targets.classes.size() == x.rows);
     kernels::CrossEntropy(g.ctx.exec, {.logits = y,

@@ -46,11 +46,15 @@ core::Result<Tape> Tape::Create(const Backbone& backbone, const core::Exec& exec
     tape.g_.ctx.adapters = arena.NewVec<float>(o.rows * backbone.max_rank());
     tape.g_.adapters = arena.NewVec<float>(o.rows * backbone.max_rank());
     tape.g_.products = arena.NewVec<float>(products);
+    const size_t half = o.half ? std::max(o.rows * backbone.max_size(), o.other_half) : 0;
+    tape.g_.half_left = arena.NewVec<float>(half);
+    tape.g_.half_right = arena.NewVec<float>(half);
     const core::Vec<float> ones = arena.NewVec<float>(o.rows);
     if (ones.data != nullptr) std::fill_n(ones.data, ones.size, 1.0f);
     tape.g_.ones = ones;
   };
   tape.dropout_ = o.dropout;
+  tape.g_.half = o.half;
   core::Arena measure;
   carve(measure);
   HOGNOSE_ASSIGN(tape.memory_, core::Arena::Allocate(measure.used()));

@@ -31,8 +31,10 @@ struct TapeOptions {
   size_t rows = 0;  // of the longest sequence
   Checkpointing checkpointing = Checkpointing::kNone;
   bool exact = false;         // products of the forward pass in f32
+  bool half = false;          // products in F16
   size_t other_cols = 0;      // the largest K of products outside the backbone
   size_t other_products = 0;  // GradContext::products that they need
+  size_t other_half = 0;      // floats of an operand of theirs
   float dropout = 0.0f;       // of what enters the first block and what each block adds; below 1
 };
 

@@ -3,6 +3,7 @@
 #include <utility>
 
 #include "kernels/matmul/matmul.h"
+#include "kernels/round_f16/round_f16.h"
 
 namespace hognose::nn {
 namespace {
@@ -15,6 +16,15 @@ void Product(Context& ctx, core::Mat<const float> x, const codecs::WeightMatrix&
                              .accumulate = accumulate,
                              .activations = kernels::PickActivations(w, ctx.exact),
                              .scratch = ctx.x_scratch});
+}
+
+// What a product reads in place of m.
+core::Mat<const float> Operand(GradContext& g, core::Mat<const float> m, core::Vec<float> room) {
+  if (!g.half) return m;
+  HOGNOSE_DCHECK(room.size >= m.rows * m.cols);
+  const core::Mat<float> rounded{room.data, m.rows, m.cols, m.cols};
+  kernels::RoundF16(g.ctx.exec, {m, rounded});
+  return rounded;
 }
 
 core::Mat<float> Scaled(core::Mat<float> m, float scale) {
@@ -56,6 +66,7 @@ void Linear::Forward(Context& ctx, Group group, core::Mat<const float> x, core::
 
 void Linear::Forward(GradContext& g, Group group, core::Mat<const float> x, core::Mat<float> y,
                      bool accumulate) const {
+  x = Operand(g, x, g.half_left);
   // Integer weights meet 16-bit activations, exact to 1e-5 of the largest: much faster
   // than decoding, and nothing beside the rounding of the weights.
   const bool integers = w.encoding != codecs::Encoding::kPlain;
@@ -88,6 +99,7 @@ size_t Linear::GradientScratch(size_t row_count) const {
 
 void Linear::InputGradient(GradContext& g, core::Mat<const float> dy, core::Mat<float> dx,
                            bool accumulate) const {
+  dy = Operand(g, dy, g.half_left);
   kernels::Matmul(g.ctx.exec,
                   {.a = dy, .w = &w, .c = dx, .accumulate = accumulate, .scratch = g.products});
   if (lora.rank() == 0) return;
@@ -98,6 +110,8 @@ void Linear::InputGradient(GradContext& g, core::Mat<const float> dy, core::Mat<
 
 void Linear::WeightGradient(GradContext& g, core::Mat<const float> x,
                             core::Mat<const float> dy) const {
+  x = Operand(g, x, g.half_left);
+  dy = Operand(g, dy, g.half_right);
   const auto add = [&](core::Mat<const float> left, core::Mat<const float> right,
                        core::Vec<float> to) {
     if (to.size == 0) return;

@@ -33,6 +33,10 @@ struct GradContext {
   core::Vec<float> products = {};    // kernels::MatmulScratch of the largest product
   core::Vec<const float> ones = {};  // as many as rows: sums over rows are products with it
   core::Vec<float> adapters = {};    // as Context's, for gradients
+  // Products read their operands rounded to F16 (weights are so already): room for one on each
+  // side.
+  bool half = false;
+  core::Vec<float> half_left = {}, half_right = {};
 };
 
 // A low-rank addition to a matrix: w + scale b a. Source: E. Hu et al., "LoRA", 2021.
@@ -68,7 +72,7 @@ struct Linear {
                      bool accumulate = false) const;
   // Adds dy^T x to dw and the sum of dy's rows to dbias, as far as they are wanted.
   void WeightGradient(GradContext& g, core::Mat<const float> x, core::Mat<const float> dy) const;
-  // Floats of GradContext::products that both need for L rows.
+  // Floats of GradContext::products, and of half_left and half_right, that all need for L rows.
   size_t GradientScratch(size_t row_count) const;
 
  private:

@@ -72,6 +72,7 @@ core::Status LanguageTask::Bind(const core::TensorMap& tensors,
                                                 {.rows = options_.length,
                                                  .checkpointing = options_.checkpointing,
                                                  .exact = options_.exact,
+                                                 .half = options_.half,
                                                  .dropout = options_.dropout});
   if (!pass.ok()) {
     return core::Status::Failed(fmt::format("{}: {}", where_, pass.status().message()));

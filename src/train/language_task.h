@@ -31,6 +31,7 @@ struct LanguageTaskOptions {
   uint64_t seed = 0;
   models::Checkpointing checkpointing = models::Checkpointing::kNone;
   bool exact = true;  // products of the forward pass in f32
+  bool half = false;  // products in F16
   float dropout = 0.0f;
   float adapter_scale = 1.0f;  // of adapters among the tensors
 };

@@ -38,7 +38,8 @@ core::Status SequenceTask::Bind(const core::TensorMap& tensors,
                  models::SequenceModelPass::Create(*model_, exec_,
                                                    {.rows = options_.length,
                                                     .checkpointing = options_.checkpointing,
-                                                    .exact = options_.exact}));
+                                                    .exact = options_.exact,
+                                                    .half = options_.half}));
   HOGNOSE_ASSIGN(before_, nn::State::Create(model_->state_shapes()));
   HOGNOSE_ASSIGN(after_, nn::State::Create(model_->state_shapes()));
   pass_.emplace(std::move(pass));

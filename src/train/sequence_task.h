@@ -27,6 +27,7 @@ struct SequenceTaskOptions {
   uint64_t seed = 0;
   models::Checkpointing checkpointing = models::Checkpointing::kNone;
   bool exact = true;  // products of the forward pass in f32
+  bool half = false;  // products in F16
 };
 
 class SequenceTask : public Task {

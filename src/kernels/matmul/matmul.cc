@@ -49,6 +49,28 @@ struct RightSide {
   }
 };
 
+template <typename T>
+void DecodeRun(const T* from, float* to, size_t count) {
+  const DF d;
+  ForVectors(count, [&](size_t i, size_t n) HWY_ATTR {
+    StoreN(d, n == hn::Lanes(d) ? LoadF32(d, from + i) : LoadTail(d, from + i, n), to + i, n);
+  });
+}
+
+// Columns [begin, begin + count) of a row of weights as floats.
+void DecodeWeights(const codecs::WeightMatrix& w, size_t row, size_t begin, size_t count,
+                   float* to) {
+  const bool plain = w.encoding == codecs::Encoding::kPlain;
+  const size_t at = row * w.cols + begin;
+  if (plain && w.values.dtype == core::DType::kBF16) {
+    return DecodeRun(w.values.As<core::BFloat16>() + at, to, count);
+  }
+  if (plain && w.values.dtype == core::DType::kF16) {
+    return DecodeRun(w.values.As<core::Half>() + at, to, count);
+  }
+  codecs::DecodeColumns(w, row, begin, {to, count});
+}
+
 // Rows [k, end) of b into the panels, columns filled up with zeros.
 void PackB(const MatmulArgs& args, const Block& block, size_t k, size_t end) {
   const DF d;
@@ -59,7 +81,7 @@ void PackB(const MatmulArgs& args, const Block& block, size_t k, size_t end) {
       const size_t count = std::min(kProductCols, n_size - n);
       float* to = block.b + n * block.depth + k * kProductCols;
       if (right.data == nullptr) {
-        codecs::DecodeColumns(*args.w, block.k0 + k, n, {to, count});
+        DecodeWeights(*args.w, block.k0 + k, n, count, to);
       } else {
         const float* from = right.data + (block.k0 + k) * right.stride + n;
         if (count == kProductCols) {
@@ -88,7 +110,7 @@ void PackTransposedB(const MatmulArgs& args, const Block& block, size_t k, size_
                     kProductCols);
     } else {
       for (size_t i = 0; i < cols; ++i) {
-        codecs::DecodeColumns(*args.w, n + i, block.k0 + k, {rows + i * count, count});
+        DecodeWeights(*args.w, n + i, block.k0 + k, count, rows + i * count);
       }
       TransposeInto(rows, count, cols, count, to, kProductCols);
     }

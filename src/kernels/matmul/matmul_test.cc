@@ -1,5 +1,8 @@
 #include "kernels/matmul/matmul.h"
 
+#include <cmath>
+
+#include "codecs/float16.h"
 #include "kernels/testing.h"
 #include "tests/support/compare.h"
 
@@ -106,6 +109,33 @@ TEST(Matmul, TakesWeightsOfEveryStoredType) {
         ASSERT_TRUE(CloseToScale(v.c, v.want, Tolerance(s)));
       }
     });
+}
+
+TEST(Matmul, TakesWeightsIn16Bits) {
+  core::ThreadPool pool(2);
+  core::Exec exec{pool};
+  ForEachTarget([&] {
+    for (const core::DType dtype : {core::DType::kBF16, core::DType::kF16}) {
+      for (const bool transpose_b : {false, true}) {
+        core::Rng rng(4);
+        const Shape s{11, 270, 37};
+        Case v(rng, s, false, transpose_b);
+        std::vector<uint16_t> bits(s.k * s.n);
+        for (uint16_t& b : bits) {
+          const auto value = static_cast<float>(rng.Uniform(-1.0, 1.0));
+          b = dtype == core::DType::kBF16 ? codecs::EncodeBF16(value).bits
+                                          : codecs::EncodeF16(value).bits;
+        }
+        const size_t rows = transpose_b ? s.n : s.k, cols = transpose_b ? s.k : s.n;
+        const codecs::WeightMatrix w(core::TensorView{bits.data(), dtype, 2, {rows, cols}});
+        v.args.b = {};
+        v.args.w = &w;
+        MatmulRef(v.Want());
+        Matmul(exec, v.args);
+        ASSERT_TRUE(CloseToScale(v.c, v.want, Tolerance(s))) << transpose_b;
+      }
+    }
+  });
 }
 
 TEST(Matmul, ThreadsHaveTheSameBits) {

@@ -204,14 +204,15 @@ core::Status Session::Finish() {
 }  // namespace
 
 core::Result<int> RunTraining(const TrainRun& run) {
+  CatchInterrupt();
+  Session session(run);
+  HOGNOSE_TRY(session.Begin());  // a run that can't begin says so in one line
+  if (!run.note.empty()) Note(run.note);
   const train::Parameters& p = run.parameters;
   Note(fmt::format(
       "{} parameters, {} trained ({:.2f} %), {} MiB for them", p.elements(), p.trained_elements(),
       100.0 * static_cast<double>(p.trained_elements()) / static_cast<double>(p.elements()),
       p.bytes() >> 20));
-  CatchInterrupt();
-  Session session(run);
-  HOGNOSE_TRY(session.Begin());
   HOGNOSE_TRY(session.Train());
   HOGNOSE_TRY(session.Finish());
   return Interrupted() ? kExitInterrupted : kExitDone;

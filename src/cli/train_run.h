@@ -23,6 +23,7 @@ struct TrainRun {
   std::vector<std::pair<std::string, std::string>> files;
   double min_a_log;
   std::string_view unit = "tokens";  // of speeds
+  std::string note = {};             // about the data, for people, once the run has begun
 };
 
 // Trains from the start, or from the checkpoint with --resume, and returns the exit code.

@@ -37,6 +37,7 @@ std::string Quoted(const std::string& cell) {
 // Collects rows, answers them piece by piece and prints.
 class Answers {
  public:
+  // `sink` must outlive it.
   Answers(runtime::Predictor& predictor, std::string input, LineSink sink)
       : predictor_(predictor), input_(std::move(input)), sink_(sink) {}
 
@@ -51,7 +52,8 @@ class Answers {
     features_.resize((count() + 1) * inputs());
     return std::span(features_).last(inputs());
   }
-  core::Status Add(std::string time, size_t number);
+  // `where`: "line 7", for messages.
+  core::Status Add(std::string time, std::string where);
   core::Status Flush();
 
   bool open() const { return open_ && !Interrupted(); }
@@ -67,7 +69,7 @@ class Answers {
   LineSink sink_;
   std::vector<double> features_;
   std::vector<std::string> times_;
-  std::vector<size_t> numbers_;  // of the rows in the input, for messages
+  std::vector<std::string> wheres_;  // of the rows in the input
   size_t rows_ = 0;
   bool open_ = true;
 };
@@ -83,9 +85,9 @@ void Answers::Header() {
   open_ = sink_(fmt::format("{}\n", fmt::join(names, ",")));
 }
 
-core::Status Answers::Add(std::string time, size_t number) {
+core::Status Answers::Add(std::string time, std::string where) {
   times_.push_back(std::move(time));
-  numbers_.push_back(number);
+  wheres_.push_back(std::move(where));
   return count() == runtime::Predictor::kPiece ? Flush() : core::Status();
 }
 
@@ -111,14 +113,14 @@ core::Status Answers::Flush() {
       return core::Status::Failed(
           fmt::format("{}: {}: got a prediction that isn't finite, want features in the range that "
                       "the model was trained on",
-                      input_, numbers_[r]));
+                      input_, wheres_[r]));
     }
     if (!predictor_.config().time.empty()) text += times_[r] + ",";
     Line(row, &text);
   }
   rows_ += rows;
   times_.clear();
-  numbers_.clear();
+  wheres_.clear();
   open_ = sink_(text);
   return {};
 }
@@ -139,7 +141,8 @@ struct Csv {
   }
   core::Status Add(const train::CsvRecord& record, Answers& answers) {
     HOGNOSE_TRY(parser.Parse(record, answers.Next()));
-    return answers.Add(time == SIZE_MAX ? "" : Quoted(record.cells[time]), record.line);
+    return answers.Add(time == SIZE_MAX ? "" : Quoted(record.cells[time]),
+                       fmt::format("line {}", record.line));
   }
 };
 
@@ -168,7 +171,8 @@ core::Status AnswerNpy(const std::string& path, Answers& answers) {
   answers.Header();
   for (size_t r = 0; r < table.rows && answers.open(); ++r) {
     std::ranges::copy(table.row(r), answers.Next().begin());
-    HOGNOSE_TRY(answers.Add(table.time.empty() ? "" : fmt::format("{}", table.time[r]), r));
+    HOGNOSE_TRY(answers.Add(table.time.empty() ? "" : fmt::format("{}", table.time[r]),
+                            fmt::format("row {}", r)));
   }
   return {};
 }

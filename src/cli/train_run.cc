@@ -249,7 +249,8 @@ core::Status Session::Finish() {
 core::Result<int> RunTraining(const TrainRun& run) {
   CatchInterrupt();
   Session session(run);
-  HOGNOSE_TRY(session.Begin());
+  HOGNOSE_TRY(session.Begin());  // a run that can't begin says so in one line
+  if (!run.note.empty()) Note(run.note);
   HOGNOSE_TRY(session.Train());
   HOGNOSE_TRY(session.Finish());
   return Interrupted() ? kExitInterrupted : kExitDone;

@@ -21,6 +21,7 @@ using models::SequenceConfig;
 struct Rows {
   train::Table table;
   train::Split split;
+  std::string note;
 };
 
 core::Result<Rows> ReadRows(const TrainFlags& f, const std::vector<std::string>& columns,
@@ -39,8 +40,8 @@ core::Result<Rows> ReadRows(const TrainFlags& f, const std::vector<std::string>&
   HOGNOSE_ASSIGN(const train::CleanReport report,
                  train::CleanTable(&rows.table, how, f.validation, at, labels));
   rows.split = report.split;
-  Note(fmt::format("{}: {} rows to train on, {} held out; {}", f.data, rows.split.training,
-                   rows.split.validation, train::Describe(report, rows.table)));
+  rows.note = fmt::format("{}: {} rows to train on, {} held out; {}", f.data, rows.split.training,
+                          rows.split.validation, train::Describe(report, rows.table));
   return rows;
 }
 
@@ -89,6 +90,7 @@ core::Value WithFields(core::Value config, const SequenceConfig& sequence) {
 struct Prepared {
   Start start;
   train::SequenceData data;
+  std::string note;  // about the data, for people
 };
 
 core::Result<Prepared> PrepareContinued(const TrainFlags& f) {
@@ -99,7 +101,7 @@ core::Result<Prepared> PrepareContinued(const TrainFlags& f) {
   columns.insert(columns.end(), config.targets.begin(), config.targets.end());
   HOGNOSE_ASSIGN(const Rows rows, ReadRows(f, columns, config.targets, config.time));
   HOGNOSE_ASSIGN(auto data, train::SequenceData::Create(rows.table, rows.split, config));
-  return Prepared{std::move(start), std::move(data)};
+  return Prepared{std::move(start), std::move(data), rows.note};
 }
 
 core::Result<Prepared> PrepareNew(const TrainFlags& f) {
@@ -119,7 +121,7 @@ core::Result<Prepared> PrepareNew(const TrainFlags& f) {
                                   start.config, start.where, f.seed,
                                   train::SequenceSizes{config.features.size(), config.outputs()}));
   HOGNOSE_ASSIGN(auto data, train::SequenceData::Create(rows.table, rows.split, config));
-  return Prepared{std::move(start), std::move(data)};
+  return Prepared{std::move(start), std::move(data), rows.note};
 }
 
 }  // namespace
@@ -160,7 +162,8 @@ core::Result<int> TrainSequence(const TrainFlags& f) {
                       .config = start.config,
                       .files = start.files,
                       .min_a_log = min_a_log,
-                      .unit = "rows"});
+                      .unit = "rows",
+                      .note = prepared->note});
 }
 
 }  // namespace hognose::cli

@@ -85,7 +85,9 @@ core::Result<StepResult> Trainer::Step(const GradientSink& sink) {
     const double clip = options_.optimizer.clip;
     if (clip > 0.0) factor *= std::min(1.0, clip / (result.grad_norm + 1e-6));
     Update(result.lr, factor);
-    HOGNOSE_TRY(Bind());
+    if (const core::Status status = Bind(); !status.ok()) {
+      return core::Status::Failed(fmt::format("step {}: its update: {}", step_, status.message()));
+    }
   }
   if (options_.precision == Precision::kF16) scale_.Adjust(finite);
   ++step_;

@@ -56,8 +56,9 @@ core::Status Trainer::NotFinite(std::string_view what, double got) const {
     where = fmt::format("the {} of {}", value_bad ? "values" : "gradients", p.name);
     break;
   }
-  return core::Status::Failed(fmt::format(
-      "step {}: {}: got {}, want a finite number; not finite: {}", step_, what, got, where));
+  return core::Status::Failed(
+      fmt::format("step {}: {}: got {}, want a finite number; not finite: {}", step_, what,
+                  std::isnan(got) ? std::abs(got) : got, where));
 }
 
 core::Result<StepResult> Trainer::Step(const GradientSink& sink) {

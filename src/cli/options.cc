@@ -4,14 +4,14 @@
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
-#include <cerrno>
 #include <charconv>
-#include <cstring>
-#include <fstream>
 #include <functional>
 #include <memory>
 #include <optional>
+#include <sstream>
 #include <string_view>
+
+#include "io/file.h"
 
 namespace hognose::cli {
 namespace {
@@ -209,16 +209,19 @@ core::Status ExpandConfigFile(std::vector<std::string>* arguments) {
       continue;
     }
     const std::string path = joined ? argument.substr(argument.find('=') + 1) : (*arguments)[++i];
-    std::ifstream file(path);
-    if (!file) {
-      return core::Status::Usage(
-          fmt::format("--config: could not open \"{}\": {}", path, std::strerror(errno)));
-    }
+    const auto text = io::ReadFile(path);
+    if (!text.ok()) return core::Status::Usage("--config: " + text.status().message());
+    std::istringstream file(*text);
     try {
       for (const CLI::ConfigItem& item : CLI::ConfigTOML().from_config(file)) {
-        if (!item.parents.empty() || item.inputs.empty()) {
-          return core::Status::Usage(
-              fmt::format("--config: {}: got {}, want name = value", path, item.fullname()));
+        if (!item.parents.empty()) {
+          return core::Status::Usage(fmt::format("--config: {}: got the section [{}], want none",
+                                                 path, fmt::join(item.parents, ".")));
+        }
+        const bool name = item.name.find_first_of(" \t=[]\"'") == std::string::npos;
+        if (!name || item.name == "config" || item.inputs.empty() || item.inputs[0].empty()) {
+          return core::Status::Usage(fmt::format(
+              "--config: {}: got \"{}\", want a flag's name = a value", path, item.name));
         }
         for (const std::string& value : item.inputs) {
           if (value == "false") continue;  // a flag that isn't set

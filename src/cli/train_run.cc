@@ -124,10 +124,6 @@ core::Status Session::Begin() {
   if (f.resume) {
     HOGNOSE_TRY(train::LoadState(File(train::kStateFile), run_.parameters, trainer_, settings_));
     first_ = saved_ = trainer_.step();
-    if (first_ >= f.steps) {
-      return core::Status::Failed(fmt::format(
-          "{}: the run has all its {} steps, nothing is left to resume", f.out, f.steps));
-    }
   }
   HOGNOSE_TRY(trainer_.Bind());
   if (!f.resume) {
@@ -207,6 +203,8 @@ core::Status Session::Train() {
   const TrainFlags& f = run_.flags;
   const auto due = [&](uint64_t every) { return every != 0 && trainer_.step() % every == 0; };
   Progress bar("train", f.steps);
+  // A run that ended between its last state and its model has only that left to do.
+  if (trainer_.step() == f.steps && run_.task.has_evaluation()) HOGNOSE_TRY(Evaluate(bar));
   while (trainer_.step() < f.steps && !Interrupted()) {
     HOGNOSE_TRY(OneStep(bar));
     const bool last = trainer_.step() == f.steps;

@@ -4,9 +4,11 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <cmath>
 
 #include "tests/support/compare.h"
 #include "tests/support/status.h"
+#include "train/new_model.h"
 #include "train/test_run.h"
 
 namespace hognose::train {
@@ -168,6 +170,39 @@ TEST(LanguageTaskTest, AnyLengthHasFiniteGradients) {
       EXPECT_TRUE(std::isfinite(result.grad_norm)) << model << " " << length;
       EXPECT_GT(result.grad_norm, 0.0) << model << " " << length;
     }
+  }
+}
+
+// What a block keeps of a row for the backward pass is some multiple of the widths, not the state,
+// which would be [E, N] floats; with layers' checkpoints it is the block's input.
+TEST(LanguageTaskTest, StatesAreNotKept) {
+  constexpr size_t kWidth = 32, kStates = 64, kRows = 512;
+  core::ThreadPool pool(1);
+  for (const char* architecture : {"mamba", "mamba2"}) {
+    const auto bytes = [&](size_t layers, size_t rows, models::Checkpointing checkpointing) {
+      auto config = MakeConfig({.architecture = architecture,
+                                .width = kWidth,
+                                .layers = layers,
+                                .states = kStates,
+                                .head_dim = 16});
+      EXPECT_TRUE(config.ok());
+      config = With(*config, {{"vocab_size", 40}});
+      const auto made = InitialTensors(*config, "flags", 1);
+      EXPECT_TRUE(made.ok());
+      const auto model = models::Build({*config, "flags", made->tensors, "new"});
+      EXPECT_TRUE(model.ok());
+      const auto pass = models::LanguageModelPass::Create(
+          *model, {pool}, {.rows = rows, .checkpointing = checkpointing, .exact = true});
+      EXPECT_TRUE(pass.ok());
+      return pass->bytes();
+    };
+    const auto of_a_block = [&](models::Checkpointing c) {
+      return (bytes(5, 2 * kRows, c) - bytes(5, kRows, c) -
+              (bytes(4, 2 * kRows, c) - bytes(4, kRows, c))) /
+             kRows;
+    };
+    EXPECT_LT(of_a_block(models::Checkpointing::kNone), 2 * kWidth * kStates * sizeof(float) / 4);
+    EXPECT_EQ(of_a_block(models::Checkpointing::kLayer), kWidth * sizeof(float));
   }
 }
 

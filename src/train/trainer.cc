@@ -56,8 +56,9 @@ core::Status Trainer::NotFinite(std::string_view what, double got) const {
     where = fmt::format("the {} of {}", value_bad ? "values" : "gradients", p.name);
     break;
   }
-  return core::Status::Failed(fmt::format(
-      "step {}: {}: got {}, want a finite number; not finite: {}", step_, what, got, where));
+  return core::Status::Failed(
+      fmt::format("step {}: {}: got {}, want a finite number; not finite: {}", step_, what,
+                  std::isnan(got) ? std::abs(got) : got, where));
 }
 
 core::Result<StepResult> Trainer::Step(const GradientSink& sink) {
@@ -85,7 +86,9 @@ core::Result<StepResult> Trainer::Step(const GradientSink& sink) {
     const double clip = options_.optimizer.clip;
     if (clip > 0.0) factor *= std::min(1.0, clip / (result.grad_norm + 1e-6));
     Update(result.lr, factor);
-    HOGNOSE_TRY(Bind());
+    if (const core::Status status = Bind(); !status.ok()) {
+      return core::Status::Failed(fmt::format("step {}: its update: {}", step_, status.message()));
+    }
   }
   if (options_.precision == Precision::kF16) scale_.Adjust(finite);
   ++step_;

@@ -73,7 +73,8 @@ class Trainer {
   // Binds the task to the parameters as they are: before the first step and after a resume.
   core::Status Bind();
   // Step `step()`, which then is one more. Fails on a loss that isn't finite, naming the step and
-  // the first tensor whose values or gradients aren't.
+  // the first tensor whose values or gradients aren't, and changes nothing then; and, naming the
+  // step, on an update that leads to values that no model can have.
   core::Result<StepResult> Step(const GradientSink& gradients = {});
 
   size_t step() const { return step_; }

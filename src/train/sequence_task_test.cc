@@ -159,7 +159,7 @@ TEST(SequenceTaskTest, TheLossRisesAlongTheGradient) {
   for (const std::string architecture : {"mamba", "mamba2"}) {
     for (const bool labels : {false, true}) {
       Tasks t(architecture, 16, labels);
-      const core::Vec<float> p = t.parameters_->trained(), g = t.parameters_->gradients();
+      const core::Vec<float> p = t.parameters_->values(), g = t.parameters_->gradients();
       std::fill_n(g.data, g.size, 0.0f);
       const double loss = t.task_->Row(0, 0, 1.0f);
       const std::vector<float> start(p.data, p.data + p.size), direction(g.data, g.data + g.size);

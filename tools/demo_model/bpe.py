@@ -9,10 +9,10 @@ Run:
 """
 
 import argparse
-import json
-import pathlib
 
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
+
+from corpus import read_texts
 
 VOCAB_SIZE = 2048
 END_OF_TEXT = "<|endoftext|>"
@@ -39,12 +39,11 @@ def main():
     parser.add_argument("--corpus", required=True)
     parser.add_argument("--out", required=True)
     args = parser.parse_args()
-    corpus = pathlib.Path(args.corpus)
-    tokenizer = train(json.loads((corpus / "train.json").read_text()))
+    tokenizer = train(read_texts(args.corpus, "train"))
     tokenizer.save(args.out)
     print(f"vocabulary: {tokenizer.get_vocab_size()} entries")
     for key in ("train", "valid", "test"):
-        texts = json.loads((corpus / f"{key}.json").read_text())
+        texts = read_texts(args.corpus, key)
         ids = [tokenizer.encode(t).ids for t in texts]
         for text, row in zip(texts, ids):
             if tokenizer.decode(row, skip_special_tokens=False) != text:

@@ -89,6 +89,12 @@ def split(paragraphs):
     return ["\n\n".join(part) + "\n" for part in parts]
 
 
+def read_texts(corpus, key):
+    """Return the texts of train, valid or test: one a book."""
+    lines = (pathlib.Path(corpus) / f"{key}.jsonl").read_text().split("\n")
+    return [json.loads(line)["text"] for line in lines if line]
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--package", required=True, help="unpacked package")
@@ -106,7 +112,8 @@ def main():
         sizes[title] = [len(t.encode()) for t in parts]
         print(f"{title}: train, valid, test bytes {sizes[title]}")
     for key, pieces in texts.items():
-        (out / f"{key}.json").write_text(json.dumps(pieces, ensure_ascii=False))
+        lines = [json.dumps({"text": piece}, ensure_ascii=False) + "\n" for piece in pieces]
+        (out / f"{key}.jsonl").write_text("".join(lines))
         print(f"{key}: {sum(len(t.encode()) for t in pieces)} bytes")
     (out / "sizes.json").write_text(json.dumps(sizes, indent=1))
 

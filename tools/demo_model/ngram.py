@@ -17,10 +17,10 @@ Run:
 """
 
 import argparse
-import json
-import pathlib
 
 import numpy as np
+
+from corpus import read_texts
 
 ORDER = 5  # the longest context, in bytes
 PAD = 10  # line feed, stands before the first byte of each piece
@@ -87,9 +87,8 @@ def main():
     parser.add_argument("--corpus", required=True)
     parser.add_argument("--split", default="test", choices=["valid", "test"])
     args = parser.parse_args()
-    corpus = pathlib.Path(args.corpus)
-    train = json.loads((corpus / "train.json").read_text())
-    held_out = json.loads((corpus / f"{args.split}.json").read_text())
+    train = read_texts(args.corpus, "train")
+    held_out = read_texts(args.corpus, args.split)
     seen = np.concatenate([windows(t) for t in train])
     rows = np.concatenate([windows(t) for t in held_out])
     print(f"{args.split}: {len(rows)} bytes, order {ORDER}, {len(seen)} training bytes")

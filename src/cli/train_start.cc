@@ -142,12 +142,23 @@ core::Status CheckFrozenBound(const Start& start, const train::Parameters& param
 
 namespace {
 
+// Gives a tensor's pages back if they are a file's: they are read again where somebody looks.
+void Drop(const Start& start, const core::TensorView& tensor) {
+  if (start.folder.files.empty()) return;
+  for (const auto& file : start.folder.files) {
+    if (file.copies() != 0) return;  // memory of ours among them
+  }
+  io::DropPages({static_cast<const uint8_t*>(tensor.data), tensor.bytes()});
+}
+
 core::Status CheckFinite(core::Exec exec, const Start& start) {
-  for (const auto& [name, tensor] : start.tensors()) {
+  for (const auto& [name, tensor] : start.folder.tensors) {
     const auto bad = kernels::FindNonFinite(exec, tensor);
-    if (!bad) continue;
-    return core::Status::Failed(
-        fmt::format("{}: {}: element {} is not a finite number", start.weights, name, *bad));
+    if (bad) {
+      return core::Status::Failed(
+          fmt::format("{}: {}: element {} is not a finite number", start.weights, name, *bad));
+    }
+    Drop(start, tensor);
   }
   return {};
 }
@@ -168,17 +179,22 @@ core::Result<train::Parameters> MakeParameters(const TrainFlags& f, core::Exec e
     return core::Status::Failed(
         fmt::format("--freeze: got \"{}\", want a part of some tensor's name", pattern));
   }
+  HOGNOSE_TRY(CheckFinite(exec, start));
+  // The model is never in memory twice.
+  const auto copied = [&](const core::TensorView& tensor) {
+    if (start.with_adapters.empty()) Drop(start, tensor);  // adapters are memory of ours
+  };
   const bool adam = f.optimizer == "adamw";
   HOGNOSE_ASSIGN(auto parameters,
                  train::Parameters::Create(start.tensors(), start.weights,
                                            {.frozen = frozen,
+                                            .copied = copied,
                                             .precision = PrecisionOf(f),
                                             .second_moment = adam,
                                             .first_moment = adam || f.momentum > 0.0}));
   if (parameters.trained_elements() == 0) {
     return core::Status::Usage("--freeze: got patterns for every tensor, want some to train");
   }
-  HOGNOSE_TRY(CheckFinite(exec, start));
   return parameters;
 }
 

@@ -67,6 +67,7 @@ core::Result<Parameters> Parameters::Create(const core::TensorMap& tensors,
     const core::TensorView from = parameter.view;
     float* value = p.values_.data + parameter.offset;
     codecs::Decode(from, 0, {value, from.elements()});
+    if (options.copied) options.copied(from);
     parameter.view.data = value;
     parameter.view.dtype = core::DType::kF32;
     p.tensors_[parameter.name] = parameter.view;

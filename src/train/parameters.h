@@ -40,6 +40,8 @@ struct Parameter {
 
 struct ParameterOptions {
   std::function<bool(std::string_view name)> frozen = {};  // none: everything is trained
+  // Called with each tensor once it is copied: its memory may be given back.
+  std::function<void(const core::TensorView& tensor)> copied = {};
   Precision precision = Precision::kF32;
   bool second_moment = true;  // AdamW's; SGD has one at most
   bool first_moment = true;

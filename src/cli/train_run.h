@@ -29,7 +29,7 @@ struct TrainRun {
   core::Value::Object data_settings = {};
   // Adapters are trained: what adapter_config.json says, in place of the model's files.
   std::optional<io::LoraOptions> lora = {};
-  std::string note = {};             // about the data, for people, once the run has begun
+  std::string note = {};  // about the data, for people, once the run has begun
 };
 
 // Trains from the start, or from the checkpoint with --resume, and returns the exit code.

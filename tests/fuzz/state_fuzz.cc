@@ -8,9 +8,9 @@
 
 #include "core/check.h"
 #include "io/file.h"
+#include "io/hash.h"
 #include "io/json.h"
 #include "io/safetensors.h"
-#include "io/hash.h"
 #include "runtime/state_file.h"
 #include "tests/support/tiny_checkpoint.h"
 

@@ -16,6 +16,11 @@ core::Result<Start> NewModel(const TrainFlags& f) {
   if (!f.tokenizer.empty()) {
     HOGNOSE_ASSIGN(start.tokenizer, io::Tokenizer::Load(f.tokenizer));
     HOGNOSE_TRY(AddFile(f.tokenizer, "tokenizer.json", start));
+    // What most tokenizers call the end of a text; --model-config may say another.
+    const auto end = start.tokenizer->Find("<|endoftext|>");
+    if (end && start.config.Find("eos_token_id") == nullptr) {
+      start.config = train::With(start.config, {{"eos_token_id", *end}});
+    }
   }
   if (start.config.Find("vocab_size") == nullptr || f.vocab) {
     if (!f.vocab && !start.tokenizer) {

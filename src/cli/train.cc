@@ -49,6 +49,17 @@ core::Result<train::TokenData> LoadTokens(const TrainFlags& f, const Start& star
                                        .end_of_text = EndOfText(start.config)});
 }
 
+// An adapter that no product takes would be trained by nothing and be in no file.
+core::Status CheckTargets(const Start& start, const std::vector<std::string>& unknown) {
+  for (const std::string& name : unknown) {
+    if (!start.adapters.tensors.contains(name)) continue;
+    return core::Status::Failed(
+        fmt::format("--lora-target: got {}, want matrices of the blocks (in_proj, out_proj, ...)",
+                    name.substr(0, name.size() - io::kLoraA.size())));
+  }
+  return {};
+}
+
 core::Result<int> TrainLanguage(const TrainFlags& f) {
   auto opened = SourceOf(f).empty() ? NewModel(f) : OpenStart(f);
   HOGNOSE_TRY(opened.status());
@@ -62,6 +73,7 @@ core::Result<int> TrainLanguage(const TrainFlags& f) {
                                                   .config_name = start.where,
                                                   .tensors = start.tensors(),
                                                   .weights_name = start.weights}));
+  HOGNOSE_TRY(CheckTargets(start, model.unknown_tensors));
   HOGNOSE_ASSIGN(auto parameters, MakeParameters(f, {*pool}, start, model.unknown_tensors));
   HOGNOSE_TRY(CheckFrozenBound(start, parameters, min_a_log));
   HOGNOSE_ASSIGN(const auto data, LoadTokens(f, start, f.data, model.vocab));
@@ -88,8 +100,10 @@ core::Result<int> TrainLanguage(const TrainFlags& f) {
                f.lora_rank == 0
                    ? 1.0f
                    : static_cast<float>(f.lora_alpha / static_cast<double>(f.lora_rank))}));
+  core::Value::Object data_settings = {{"data", data.Digest()}};
   std::optional<io::LoraOptions> lora;
   if (f.lora_rank != 0) {
+    data_settings.emplace_back("init", runtime::DigestOf(start.folder));  // --out does not hold it
     lora = {.rank = f.lora_rank, .alpha = f.lora_alpha, .targets = LoraTargets(f), .base = f.init};
   }
   HOGNOSE_TRY(CheckUnknown(f, start, model.unknown_tensors));
@@ -100,7 +114,7 @@ core::Result<int> TrainLanguage(const TrainFlags& f) {
                       .config = start.config,
                       .files = start.files,
                       .min_a_log = min_a_log,
-                      .data_settings = {{"data", data.Digest()}},
+                      .data_settings = data_settings,
                       .lora = lora});
 }
 

@@ -77,10 +77,7 @@ class Session {
   const char* WeightsName() const {
     return run_.lora ? "adapter_model.safetensors" : "model.safetensors";
   }
-  core::Status SaveWeights(const std::string& path) const {
-    return run_.lora ? io::WriteAdapter(path, run_.parameters.trained_map())
-                     : train::SaveModel(path, run_.parameters);
-  }
+  core::Status SaveWeights(const std::string& path) const;
   core::Status WriteFolder(const OutputFolder& folder);
   core::Status OneStep(Progress& bar);
   void TellParameters() const;
@@ -98,6 +95,15 @@ class Session {
   std::optional<double> last_loss_;  // of this process's last step
   Clock::time_point start_ = Clock::now();
 };
+
+core::Status Session::SaveWeights(const std::string& path) const {
+  if (!run_.lora) return train::SaveModel(path, run_.parameters);
+  core::TensorMap adapters;  // also those that --freeze holds
+  for (const auto& [name, tensor] : run_.parameters.value_map()) {
+    if (name.ends_with(io::kLoraA) || name.ends_with(io::kLoraB)) adapters.emplace(name, tensor);
+  }
+  return io::WriteAdapter(path, adapters);
+}
 
 core::Status Session::WriteFolder(const OutputFolder& folder) {
   if (run_.lora) {

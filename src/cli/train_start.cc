@@ -8,6 +8,7 @@
 
 #include "cli/model_files.h"
 #include "codecs/decode.h"
+#include "io/adapter.h"
 #include "io/file.h"
 #include "io/json.h"
 #include "kernels/find_nonfinite/find_nonfinite.h"
@@ -25,6 +26,12 @@ core::Status AddFile(const std::string& path, const std::string& name, Start& st
 }
 
 core::Status AddAdapters(const TrainFlags& f, Start& start) {
+  for (const auto& [name, tensor] : start.tensors()) {
+    if (!name.ends_with(io::kLoraA) && !name.ends_with(io::kLoraB)) continue;
+    return core::Status::Failed(fmt::format(
+        "{}: {}: got an adapter's tensor, want a model without (hognose merge makes one)",
+        start.weights, name));
+  }
   if (f.lora_rank == 0) return {};
   HOGNOSE_ASSIGN(start.adapters,
                  train::LoraTensors(start.tensors(), f.lora_rank, LoraTargets(f), f.seed));

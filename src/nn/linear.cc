@@ -93,8 +93,8 @@ void Linear::Forward(GradContext& g, Group group, core::Mat<const float> x, core
 }
 
 size_t Linear::GradientScratch(size_t row_count) const {
-  const size_t most = std::max({row_count, rows(), cols()});
-  return kernels::MatmulScratch(most, std::max(rows(), cols()));
+  const size_t most = std::max({rows(), cols(), lora.rank()});
+  return kernels::MatmulScratch(std::max(row_count, most), most);
 }
 
 void Linear::InputGradient(GradContext& g, core::Mat<const float> dy, core::Mat<float> dx,

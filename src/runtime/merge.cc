@@ -7,6 +7,7 @@
 
 #include "codecs/decode.h"
 #include "codecs/float16.h"
+#include "kernels/find_nonfinite/find_nonfinite.h"
 
 namespace hognose::runtime {
 namespace {
@@ -52,6 +53,7 @@ core::Result<QuantizedTensors> MergeAdapter(const Model& model) {
   constexpr std::string_view kWeight = ".weight";
   HOGNOSE_CHECK(model.adapter.has_value());
   QuantizedTensors out;
+  core::Exec exec = model.exec();
   for (const auto& [name, tensor] : model.folder.tensors) {
     if (model.adapter->tensors.contains(name)) continue;
     out.tensors[name] = tensor;
@@ -66,9 +68,14 @@ core::Result<QuantizedTensors> MergeAdapter(const Model& model) {
                       name, core::Name(tensor.dtype)));
     }
     out.memory.push_back(std::make_unique<uint8_t[]>(tensor.bytes()));
-    AddProduct(model.exec(), tensor, a->second, b->second, model.adapter->scale,
-               out.memory.back().get());
-    out.tensors[name].data = out.memory.back().get();
+    AddProduct(exec, tensor, a->second, b->second, model.adapter->scale, out.memory.back().get());
+    core::TensorView& merged = out.tensors[name];
+    merged.data = out.memory.back().get();
+    if (const auto bad = kernels::FindNonFinite(exec, merged)) {
+      return core::Status::Failed(
+          fmt::format("{}: {}: element {} with the adapter is not a finite number in {}",
+                      model.path, name, *bad, core::Name(tensor.dtype)));
+    }
   }
   return out;
 }

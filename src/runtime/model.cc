@@ -57,8 +57,42 @@ core::Status CheckFinite(core::Exec exec, const io::ModelFolder& folder) {
 
 namespace {
 
+// An adapter's tensors beside the matrices that they belong to; what has no matrix is found later,
+// when nothing takes it.
+core::Status CheckShapes(const io::Adapter& adapter, const io::ModelFolder& folder) {
+  for (const auto& [name, tensor] : adapter.tensors) {
+    const bool a = name.ends_with(io::kLoraA);
+    const std::string matrix = name.substr(0, name.size() - io::kLoraA.size()) + ".weight";
+    const auto found = folder.tensors.find(matrix);
+    if (found == folder.tensors.end() || found->second.rank != 2) continue;
+    size_t want = found->second.shape[a ? 1 : 0];
+    const auto shape = folder.tensors.find(matrix + ".shape");  // of a quantised one
+    if (shape != folder.tensors.end()) {
+      if (shape->second.dtype != core::DType::kI64 || shape->second.elements() != 2) continue;
+      want = static_cast<size_t>(static_cast<const int64_t*>(shape->second.data)[a ? 1 : 0]);
+    }
+    if (tensor.shape[a ? 1 : 0] == want) continue;
+    return core::Status::Failed(fmt::format("{}: {}: got {}, want {} {}, as {} has",
+                                            adapter.file.path(), name, core::ToString(tensor), want,
+                                            a ? "columns" : "rows", folder.path));
+  }
+  return {};
+}
+
+// Their scale stands elsewhere: with any other they would be another model.
+core::Status CheckNoAdapter(const io::ModelFolder& folder) {
+  for (const auto& [name, tensor] : folder.tensors) {
+    if (!name.ends_with(io::kLoraA) && !name.ends_with(io::kLoraB)) continue;
+    return core::Status::Failed(
+        fmt::format("{}: {}: got an adapter's tensor, want it in a folder of its own",
+                    WeightsName(folder), name));
+  }
+  return {};
+}
+
 core::Status AddAdapter(const std::string& folder, Model& model) {
   HOGNOSE_ASSIGN(model.adapter, io::OpenAdapter(folder));
+  HOGNOSE_TRY(CheckShapes(*model.adapter, model.folder));
   HOGNOSE_TRY(CheckFile(model.exec(), model.adapter->file));
   for (const auto& [name, tensor] : model.adapter->tensors) {
     model.folder.tensors.insert_or_assign(name, tensor);
@@ -131,6 +165,7 @@ core::Status LoadWeights(Model& model, const LoadOptions& options) {
     HOGNOSE_ASSIGN(model.quantized, QuantizeFolder(exec, model.folder, *options.quantize, check));
     model.folder.tensors = model.quantized.tensors;
   }
+  HOGNOSE_TRY(CheckNoAdapter(model.folder));
   if (!options.adapter.empty()) HOGNOSE_TRY(AddAdapter(options.adapter, model));
   const models::Checkpoint checkpoint{.config = model.folder.config,
                                       .config_name = model.folder.path + "/config.json",

@@ -19,6 +19,18 @@ bool IsEmbedding(std::string_view name) {
   return name.ends_with("embeddings.weight") || name.ends_with("embedding.weight");
 }
 
+// What a tensor stands for: the numbers of a quantised matrix are not its codes.
+size_t Elements(const core::TensorMap& tensors, const std::string& name) {
+  const bool beside = name.ends_with(".scales") || name.ends_with(".shape");
+  if (beside && tensors.contains(name.substr(0, name.rfind('.')))) return 0;
+  const auto shape = tensors.find(name + ".shape");
+  const bool quantised = shape != tensors.end() && shape->second.dtype == core::DType::kI64 &&
+                         shape->second.elements() == 2;
+  if (!quantised) return tensors.at(name).elements();
+  const auto* sizes = static_cast<const int64_t*>(shape->second.data);
+  return static_cast<size_t>(sizes[0]) * static_cast<size_t>(sizes[1]);
+}
+
 }  // namespace
 
 bool HasNoDecay(std::string_view name) {
@@ -37,7 +49,7 @@ core::Result<Parameters> Parameters::Create(const core::TensorMap& tensors,
   p.precision_ = options.precision;
   for (const auto& [name, tensor] : tensors) {
     if (options.frozen && options.frozen(name)) p.frozen_[name] = tensor;
-    p.elements_ += tensor.elements();
+    p.elements_ += Elements(tensors, name);
   }
   p.tensors_ = p.frozen_;
   for (const bool decays : {true, false}) {
@@ -99,12 +111,6 @@ models::GradientMap Parameters::gradient_map() const {
 
 core::TensorMap Parameters::value_map() const {
   core::TensorMap map = frozen_;
-  for (const Parameter& p : parameters_) map[p.name] = p.view;
-  return map;
-}
-
-core::TensorMap Parameters::trained_map() const {
-  core::TensorMap map;
   for (const Parameter& p : parameters_) map[p.name] = p.view;
   return map;
 }

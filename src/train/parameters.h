@@ -72,7 +72,6 @@ class Parameters {
 
   // The values by name, f32, and the frozen tensors: what is saved.
   core::TensorMap value_map() const;
-  core::TensorMap trained_map() const;  // the values alone
   core::Vec<float> gradient(const Parameter& p) const {
     return {gradients_.data + p.offset, p.view.elements()};
   }

@@ -281,18 +281,25 @@ std::string ModelWithOutliers(const TestFolder& folder) {
   const auto demo = io::SafetensorsFile::Open(kDemo + "/model.safetensors");
   EXPECT_TRUE(demo.ok());
   core::TensorMap tensors = demo->tensors();
-  std::vector<std::vector<core::BFloat16>> memory;
+  std::vector<std::vector<core::BFloat16>> matrices;
+  std::vector<std::vector<float>> norms;
   for (auto& [name, tensor] : tensors) {
     const bool matrix = name.ends_with(".in_proj.weight");
     const bool norm = name.ends_with(".norm.weight") && !name.ends_with(".mixer.norm.weight");
     if (!matrix && !norm) continue;
+    const size_t columns = tensor.shape[tensor.rank - 1], size = tensor.elements();
+    const auto chosen = [&](size_t i) { return i % columns % 32 == 5; };
+    if (norm) {  // both factors are exact
+      const auto* first = tensor.As<float>();
+      auto& values = norms.emplace_back(first, first + size);
+      for (size_t i = 0; i < size; ++i) values[i] /= chosen(i) ? 256.0f : 1.0f;
+      tensor.data = values.data();
+      continue;
+    }
     const auto* first = tensor.As<core::BFloat16>();
-    auto& values = memory.emplace_back(first, first + tensor.elements());
-    const size_t columns = tensor.shape[tensor.rank - 1];
-    for (size_t i = 0; i < values.size(); ++i) {
-      if (i % columns % 32 != 5) continue;
-      const float value = codecs::Decode(values[i]);
-      values[i] = codecs::EncodeBF16(matrix ? value * 256.0f : value / 256.0f);  // exact
+    auto& values = matrices.emplace_back(first, first + size);
+    for (size_t i = 0; i < size; ++i) {
+      if (chosen(i)) values[i] = codecs::EncodeBF16(codecs::Decode(values[i]) * 256.0f);
     }
     tensor.data = values.data();
   }

@@ -81,25 +81,9 @@ core::Result<int> TrainLanguage(const TrainFlags& f) {
   if (!f.evaluation.empty()) {
     HOGNOSE_ASSIGN(evaluation, LoadTokens(f, start, f.evaluation, model.vocab));
   }
-  HOGNOSE_ASSIGN(
-      const auto task,
-      train::LanguageTask::Create(
-          {*pool}, start.config, start.where, data, evaluation ? &*evaluation : nullptr,
-          {.order = f.order == "sequential" ? train::Order::kSequential : train::Order::kShuffled,
-           .batch = f.batch,
-           .accumulate = f.accumulate,
-           .length = f.length,
-           .steps = f.steps,
-           .seed = f.seed,
-           .checkpointing = f.checkpoint == "layer" ? models::Checkpointing::kLayer
-                                                    : models::Checkpointing::kNone,
-           .exact = f.precision == "f32",
-           .half = f.precision == "f16",
-           .dropout = static_cast<float>(f.dropout),
-           .adapter_scale =
-               f.lora_rank == 0
-                   ? 1.0f
-                   : static_cast<float>(f.lora_alpha / static_cast<double>(f.lora_rank))}));
+  HOGNOSE_ASSIGN(const auto task, train::LanguageTask::Create(
+                                      {*pool}, start.config, start.where, data,
+                                      evaluation ? &*evaluation : nullptr, TaskOptionsOf(f)));
   core::Value::Object data_settings = {{"data", data.Digest()}};
   std::optional<io::LoraOptions> lora;
   if (f.lora_rank != 0) {

@@ -85,7 +85,7 @@ void AddOptimizerFlags(CLI::App& app, TrainFlags& f) {
   AddReal(app, "--momentum", &f.momentum, 0.0, 0.9999999, "SGD");
   AddReal(app, "--clip", &f.clip, 0.0, kLarge, "Largest norm of the gradients; 0: any");
   AddReal(app, "--dropout", &f.dropout, 0.0, 0.99,
-          "Share of the embedding and of what each block adds that is dropped (lm)");
+          "Share of the embedding and of what each block adds that is dropped");
   AddReal(app, "--max-spectral-radius", &f.max_spectral_radius, 0.0, 1.0,
           "Bound of every decay exp(dt A); needs a time step limit above 0");
   AddTexts(app, "--freeze", &f.freeze, "Tensors whose name contains this stay as they are");
@@ -172,9 +172,6 @@ core::Status CheckTrainFlags(const TrainFlags& f) {
     return core::Status::Usage(
         "--eps: got 0, want a number above it: 0 / 0 where nothing is learned");
   }
-  if (f.dropout != 0.0 && f.task != "lm") {
-    return core::Status::Usage("--dropout: got it with --task " + f.task + ", want it with lm");
-  }
   if (f.max_spectral_radius == 1.0) {
     return core::Status::Usage("--max-spectral-radius: got 1, want a number below it");
   }
@@ -203,6 +200,25 @@ train::OptimizerOptions OptimizerOf(const TrainFlags& f) {
           .momentum = f.momentum,
           .weight_decay = f.weight_decay,
           .clip = f.clip};
+}
+
+train::TaskOptions TaskOptionsOf(const TrainFlags& f) {
+  const bool layers = f.checkpoint == "layer";
+  train::TaskOptions o = {
+      .order = f.order == "sequential" ? train::Order::kSequential : train::Order::kShuffled,
+      .batch = f.batch,
+      .accumulate = f.accumulate,
+      .length = f.length,
+      .steps = f.steps,
+      .seed = f.seed,
+      .checkpointing = layers ? models::Checkpointing::kLayer : models::Checkpointing::kNone,
+      .exact = f.precision == "f32",
+      .half = f.precision == "f16",
+      .dropout = static_cast<float>(f.dropout)};
+  if (f.lora_rank != 0) {
+    o.adapter_scale = static_cast<float>(f.lora_alpha / static_cast<double>(f.lora_rank));
+  }
+  return o;
 }
 
 core::Result<train::ModelSizes> SizesOf(const TrainFlags& f) {

@@ -10,6 +10,7 @@
 #include "core/value.h"
 #include "train/new_model.h"
 #include "train/parameters.h"
+#include "train/task.h"
 #include "train/trainer.h"
 
 namespace hognose::cli {
@@ -59,6 +60,7 @@ core::Status CheckTrainFlags(const TrainFlags& flags);
 train::Precision PrecisionOf(const TrainFlags& flags);
 train::Schedule ScheduleOf(const TrainFlags& flags);
 train::OptimizerOptions OptimizerOf(const TrainFlags& flags);
+train::TaskOptions TaskOptionsOf(const TrainFlags& flags);
 core::Result<train::ModelSizes> SizesOf(const TrainFlags& flags);
 // Everything that the bits of a run depend on besides data and model: what a resumed run must have
 // again.

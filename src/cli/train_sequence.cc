@@ -140,20 +140,8 @@ core::Result<int> TrainSequence(const TrainFlags& f) {
                                                           .weights_name = start.weights}));
   HOGNOSE_ASSIGN(auto parameters, MakeParameters(f, {*pool}, start, model.unknown_tensors));
   HOGNOSE_TRY(CheckFrozenBound(start, parameters, min_a_log));
-  HOGNOSE_ASSIGN(
-      const auto task,
-      train::SequenceTask::Create(
-          {*pool}, start.config, start.where, prepared->data,
-          {.order = f.order == "sequential" ? train::Order::kSequential : train::Order::kShuffled,
-           .batch = f.batch,
-           .accumulate = f.accumulate,
-           .length = f.length,
-           .steps = f.steps,
-           .seed = f.seed,
-           .checkpointing = f.checkpoint == "layer" ? models::Checkpointing::kLayer
-                                                    : models::Checkpointing::kNone,
-           .exact = f.precision == "f32",
-           .half = f.precision == "f16"}));
+  HOGNOSE_ASSIGN(const auto task, train::SequenceTask::Create({*pool}, start.config, start.where,
+                                                              prepared->data, TaskOptionsOf(f)));
   HOGNOSE_TRY(CheckUnknown(f, start, model.unknown_tensors));
   return RunTraining({.flags = f,
                       .exec = {*pool},

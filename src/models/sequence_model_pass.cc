@@ -69,13 +69,16 @@ double SequenceModelPass::Forward(const SequenceModel& model, core::Mat<const fl
 
 double SequenceModelPass::Loss(const SequenceModel& model, core::Mat<const float> x,
                                const SequenceTargets& targets, std::span<const Piece> pieces) {
+  tape_.set_noise(std::nullopt);
   core::Mat<const float> u;
   return Forward(model, x, targets, pieces, 1.0f, /*gradient=*/false, &u);
 }
 
 double SequenceModelPass::LossAndGradients(const SequenceModel& model, core::Mat<const float> x,
                                            const SequenceTargets& targets,
-                                           std::span<const Piece> pieces, float scale) {
+                                           std::span<const Piece> pieces, float scale,
+                                           uint64_t noise) {
+  tape_.set_noise(noise);
   core::Mat<const float> u;
   const double sum = Forward(model, x, targets, pieces, scale, /*gradient=*/true, &u);
   nn::GradContext& g = tape_.context();

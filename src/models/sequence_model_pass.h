@@ -28,7 +28,7 @@ class SequenceModelPass {
   // The same, and adds `scale` times the sum's gradients to the model's gradients.
   double LossAndGradients(const SequenceModel& model, core::Mat<const float> x,
                           const SequenceTargets& targets, std::span<const Piece> pieces,
-                          float scale);
+                          float scale, uint64_t noise = 0);
 
   size_t bytes() const { return tape_.bytes() + memory_.used(); }
 

@@ -32,7 +32,7 @@ core::Status CheckTargets(const TokenData& data) {
 
 core::Result<std::unique_ptr<LanguageTask>> LanguageTask::Create(
     core::Exec exec, const core::Value& config, const std::string& where, const TokenData& data,
-    const TokenData* evaluation, const LanguageTaskOptions& o) {
+    const TokenData* evaluation, const TaskOptions& o) {
   HOGNOSE_TRY(CheckTargets(data));
   if (evaluation != nullptr) HOGNOSE_TRY(CheckTargets(*evaluation));
   HOGNOSE_ASSIGN(Batches batches, Batches::Create(data, {.order = o.order,
@@ -46,7 +46,7 @@ core::Result<std::unique_ptr<LanguageTask>> LanguageTask::Create(
 
 LanguageTask::LanguageTask(core::Exec exec, const core::Value& config, const std::string& where,
                            const TokenData& data, const TokenData* evaluation, Batches batches,
-                           const LanguageTaskOptions& options)
+                           const TaskOptions& options)
     : exec_(exec),
       config_(config),
       where_(where),
@@ -105,9 +105,8 @@ void LanguageTask::Fill(const TokenData& data, size_t begin, size_t length) {
 
 double LanguageTask::Row(size_t step, size_t row, float scale) {
   Fill(data_, batches_.Begin(step, row), options_.length);
-  // A number for every row that was ever trained on, however rows are grouped.
-  const uint64_t noise = options_.seed * 0xD6E8FEB86659FD93u + step * rows() + row;
-  return pass_->LossAndGradients(*model_, ids(), targets_, pieces_, scale, noise);
+  return pass_->LossAndGradients(*model_, ids(), targets_, pieces_, scale,
+                                 options_.Noise(step, row));
 }
 
 double LanguageTask::Evaluate() {

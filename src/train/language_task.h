@@ -22,27 +22,13 @@
 
 namespace hognose::train {
 
-struct LanguageTaskOptions {
-  Order order = Order::kShuffled;
-  size_t batch = 1;       // rows of one batch
-  size_t accumulate = 1;  // batches of a step
-  size_t length = 1;      // L
-  size_t steps = 1;
-  uint64_t seed = 0;
-  models::Checkpointing checkpointing = models::Checkpointing::kNone;
-  bool exact = true;  // products of the forward pass in f32
-  bool half = false;  // products in F16
-  float dropout = 0.0f;
-  float adapter_scale = 1.0f;  // of adapters among the tensors
-};
-
 class LanguageTask : public Task {
  public:
   // `config` as in config.json, `where` its name for messages. The data must outlive the task;
   // `evaluation` may be null.
   static core::Result<std::unique_ptr<LanguageTask>> Create(
       core::Exec exec, const core::Value& config, const std::string& where, const TokenData& data,
-      const TokenData* evaluation, const LanguageTaskOptions& options);
+      const TokenData* evaluation, const TaskOptions& options);
 
   core::Status Bind(const core::TensorMap& tensors, const models::GradientMap& gradients) override;
   size_t rows() const override { return options_.batch * options_.accumulate; }
@@ -55,7 +41,7 @@ class LanguageTask : public Task {
  private:
   LanguageTask(core::Exec exec, const core::Value& config, const std::string& where,
                const TokenData& data, const TokenData* evaluation, Batches batches,
-               const LanguageTaskOptions& options);
+               const TaskOptions& options);
   // ids_, targets_ and pieces_ of the window at `begin`; fewer than L at the end of the data.
   void Fill(const TokenData& data, size_t begin, size_t length);
   std::span<const int32_t> ids() const { return std::span(ids_).first(targets_.size()); }
@@ -66,7 +52,7 @@ class LanguageTask : public Task {
   const TokenData& data_;
   const TokenData* evaluation_;
   Batches batches_;
-  LanguageTaskOptions options_;
+  TaskOptions options_;
   std::optional<models::LanguageModel> model_;
   std::optional<models::LanguageModelPass> pass_;
   std::vector<int32_t> ids_;  // L + 1

@@ -11,7 +11,7 @@ core::Result<std::unique_ptr<SequenceTask>> SequenceTask::Create(core::Exec exec
                                                                  const core::Value& config,
                                                                  const std::string& where,
                                                                  const SequenceData& data,
-                                                                 const SequenceTaskOptions& o) {
+                                                                 const TaskOptions& o) {
   HOGNOSE_ASSIGN(Batches batches, Batches::Create({.count = data.split().training,
                                                    .ahead = 0,
                                                    .unit = "rows to train on",
@@ -39,7 +39,8 @@ core::Status SequenceTask::Bind(const core::TensorMap& tensors,
                                                    {.rows = options_.length,
                                                     .checkpointing = options_.checkpointing,
                                                     .exact = options_.exact,
-                                                    .half = options_.half}));
+                                                    .half = options_.half,
+                                                    .dropout = options_.dropout}));
   HOGNOSE_ASSIGN(before_, nn::State::Create(model_->state_shapes()));
   HOGNOSE_ASSIGN(after_, nn::State::Create(model_->state_shapes()));
   pass_.emplace(std::move(pass));
@@ -52,7 +53,8 @@ double SequenceTask::Row(size_t step, size_t row, float scale) {
   const size_t begin = batches_.Begin(step, row), length = options_.length;
   const models::Piece whole = {.begin = 0, .count = length};
   return pass_->LossAndGradients(*model_, data_.Features(begin, length),
-                                 data_.Targets(begin, length), {&whole, 1}, scale);
+                                 data_.Targets(begin, length), {&whole, 1}, scale,
+                                 options_.Noise(step, row));
 }
 
 double SequenceTask::Evaluate() {

@@ -18,18 +18,6 @@
 
 namespace hognose::train {
 
-struct SequenceTaskOptions {
-  Order order = Order::kShuffled;
-  size_t batch = 1;       // rows of one batch
-  size_t accumulate = 1;  // batches of a step
-  size_t length = 1;      // L
-  size_t steps = 1;
-  uint64_t seed = 0;
-  models::Checkpointing checkpointing = models::Checkpointing::kNone;
-  bool exact = true;  // products of the forward pass in f32
-  bool half = false;  // products in F16
-};
-
 class SequenceTask : public Task {
  public:
   // `config` as in config.json, `where` its name for messages. Config and data must outlive the
@@ -38,7 +26,7 @@ class SequenceTask : public Task {
                                                             const core::Value& config,
                                                             const std::string& where,
                                                             const SequenceData& data,
-                                                            const SequenceTaskOptions& options);
+                                                            const TaskOptions& options);
 
   core::Status Bind(const core::TensorMap& tensors, const models::GradientMap& gradients) override;
   size_t rows() const override { return options_.batch * options_.accumulate; }
@@ -50,7 +38,7 @@ class SequenceTask : public Task {
 
  private:
   SequenceTask(core::Exec exec, const core::Value& config, const std::string& where,
-               const SequenceData& data, Batches batches, const SequenceTaskOptions& options)
+               const SequenceData& data, Batches batches, const TaskOptions& options)
       : exec_(exec),
         config_(config),
         where_(where),
@@ -63,7 +51,7 @@ class SequenceTask : public Task {
   std::string where_;
   const SequenceData& data_;
   Batches batches_;
-  SequenceTaskOptions options_;
+  TaskOptions options_;
   std::optional<models::SequenceModel> model_;
   std::optional<models::SequenceModelPass> pass_;
   nn::State before_, after_;  // of a window in evaluation

@@ -2,12 +2,35 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
 
 #include "core/status.h"
 #include "core/tensor.h"
+#include "models/tape.h"
 #include "models/tensor_loader.h"
+#include "train/batches.h"
 
 namespace hognose::train {
+
+// What every task is told about a run.
+struct TaskOptions {
+  Order order = Order::kShuffled;
+  size_t batch = 1;       // rows of one batch
+  size_t accumulate = 1;  // batches of a step
+  size_t length = 1;      // L
+  size_t steps = 1;
+  uint64_t seed = 0;
+  models::Checkpointing checkpointing = models::Checkpointing::kNone;
+  bool exact = true;  // products of the forward pass in f32
+  bool half = false;  // products in F16
+  float dropout = 0.0f;
+  float adapter_scale = 1.0f;  // of adapters among the tensors
+
+  // A number for every row that was ever trained on, however rows are grouped: dropout's noise.
+  uint64_t Noise(size_t step, size_t row) const {
+    return seed * 0xD6E8FEB86659FD93u + step * batch * accumulate + row;
+  }
+};
 
 class Task {
  public:

@@ -47,7 +47,7 @@ inline Parameters MakeParameters(const core::TensorMap& tensors,
 
 struct RunOptions {
   std::string model = "mamba2_basic";  // a fixture
-  LanguageTaskOptions task = {.batch = 2, .length = 12, .steps = 8, .seed = 3};
+  TaskOptions task = {.batch = 2, .length = 12, .steps = 8, .seed = 3};
   TrainerOptions trainer = {.optimizer = {.weight_decay = 0.1, .clip = 1.0},
                             .schedule = {.peak = 1e-2, .total = 8}};
   ParameterOptions parameters = {};

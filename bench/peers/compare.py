@@ -24,6 +24,7 @@ import engines
 from engines import RunError, Sample
 
 PROMPT = "The snake moves through the grass without a sound, and"
+SHORT = {"tokens/s": "t/s"}  # units in the table
 
 
 def alternate(
@@ -86,7 +87,7 @@ def table(rows: list[dict], peer: str) -> str:
 
     lines = [f"{'':24}{'hognose':30}{peer:30}ratio"]
     for row in rows:
-        name = f"{row['what']} ({'ms' if row['unit'] == 'ms' else 't/s'})"
+        name = f"{row['what']} ({SHORT.get(row['unit'], row['unit'])})"
         lines.append(
             f"{name:24}{cell(row['hognose']):30}{cell(row[peer]):30}{row['ratio']:.2f}"
         )

@@ -9,17 +9,23 @@
 
 namespace hognose::core {
 
+// splitmix64: steps of kMixStep, each finished by Mix, whose every bit of the input reaches every
+// bit of the result.
+inline constexpr uint64_t kMixStep = 0x9E3779B97F4A7C15u;
+constexpr uint64_t Mix(uint64_t z) {
+  z = (z ^ (z >> 30)) * 0xBF58476D1CE4E5B9u;
+  z = (z ^ (z >> 27)) * 0x94D049BB133111EBu;
+  return z ^ (z >> 31);
+}
+
 class Rng {
  public:
   using State = std::array<uint64_t, 4>;
 
   explicit Rng(uint64_t seed) {
     for (auto& word : state_) {
-      seed += 0x9E3779B97F4A7C15u;
-      uint64_t z = seed;
-      z = (z ^ (z >> 30)) * 0xBF58476D1CE4E5B9u;
-      z = (z ^ (z >> 27)) * 0x94D049BB133111EBu;
-      word = z ^ (z >> 31);
+      seed += kMixStep;
+      word = Mix(seed);
     }
   }
   explicit Rng(const State& state) : state_(state) {}

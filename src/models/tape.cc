@@ -4,6 +4,7 @@
 
 #include <algorithm>
 
+#include "core/rng.h"
 #include "kernels/linear/linear.h"
 #include "kernels/rms_norm/rms_norm.h"
 
@@ -38,8 +39,6 @@ core::Result<Tape> Tape::Create(const Backbone& backbone, const core::Exec& exec
     tape.u_ = arena.NewMat<float>(o.rows, width);
     tape.du_ = arena.NewMat<float>(o.rows, width);
     tape.dh_ = arena.NewMat<float>(o.rows, width);
-    const bool again = o.checkpointing == Checkpointing::kLayer;
-    tape.again_ = arena.NewMat<float>(again ? o.rows : 0, width);
     tape.branch_ = arena.NewMat<float>(o.dropout > 0.0f ? o.rows : 0, width);
     tape.norm_scratch_ = arena.NewVec<float>(kernels::RmsNormGradScratch(o.rows, width));
     tape.g_.ctx.x_scratch = arena.NewVec<uint8_t>(kernels::LinearScratch(o.rows, cols));
@@ -54,6 +53,7 @@ core::Result<Tape> Tape::Create(const Backbone& backbone, const core::Exec& exec
     tape.g_.ones = ones;
   };
   tape.dropout_ = o.dropout;
+  tape.checkpointing_ = o.checkpointing;
   tape.g_.half = o.half;
   core::Arena measure;
   carve(measure);
@@ -81,37 +81,12 @@ std::span<const nn::TrainSegment> Tape::Segments(std::span<const Piece> pieces, 
   return segments_;
 }
 
-// h = h_[block] + mixer(norm(h_[block])), with what the backward pass needs kept; u_ is the norm's
-// result.
-void Tape::RunBlock(const Backbone& backbone, size_t block, size_t rows, core::Mat<float> h,
+void Tape::RunBlock(const Backbone& backbone, size_t block, size_t rows, core::Mat<float> added,
                     std::span<const Piece> pieces) {
-  const core::Mat<float> from = h_[block].Rows(0, rows), u = u_.Rows(0, rows);
-  nn::CopyOrClear(h, &from);
-  backbone.Norm(g_.ctx, from, backbone.blocks[block].norm_w, u);
-  if (!drops()) {
-    backbone.blocks[block].mixer->ForwardKeeping(g_, kept(block), u, Segments(pieces, block), h);
-    return;
-  }
-  const core::Mat<float> added = branch_.Rows(0, rows);
-  nn::CopyOrClear(added, nullptr);
+  const core::Mat<float> u = u_.Rows(0, rows);
+  backbone.Norm(g_.ctx, h_[block].Rows(0, rows), backbone.blocks[block].norm_w, u);
   backbone.blocks[block].mixer->ForwardKeeping(g_, kept(block), u, Segments(pieces, block), added);
-  Drop(block + 1, added);
-  for (size_t l = 0; l < rows; ++l) {
-    for (size_t i = 0; i < h.cols; ++i) h.Row(l)[i] += added.Row(l)[i];
-  }
 }
-
-namespace {
-
-// 64 bits of noise for each (seed, place, row, column / 4): splitmix64 of a counter.
-uint64_t Noise(uint64_t seed, uint64_t counter) {
-  uint64_t z = seed + (counter + 1) * 0x9E3779B97F4A7C15u;
-  z = (z ^ (z >> 30)) * 0xBF58476D1CE4E5B9u;
-  z = (z ^ (z >> 27)) * 0x94D049BB133111EBu;
-  return z ^ (z >> 31);
-}
-
-}  // namespace
 
 void Tape::Drop(size_t place, core::Mat<float> m) {
   if (!drops()) return;
@@ -124,7 +99,8 @@ void Tape::Drop(size_t place, core::Mat<float> m) {
     for (size_t l = task * kRowsPerTask; l < end; ++l) {
       float* row = m.Row(l);
       for (size_t w = 0; w < words; ++w) {
-        uint64_t bits = Noise(*noise_, (place * h_[0].rows + l) * words + w);
+        const uint64_t counter = (place * h_[0].rows + l) * words + w;
+        uint64_t bits = core::Mix(*noise_ + (counter + 1) * core::kMixStep);
         const size_t last = std::min(m.cols, (w + 1) * kPerWord);
         for (size_t i = w * kPerWord; i < last; ++i, bits >>= kBits) {
           row[i] = (bits & 0xFFFF) < limit ? 0.0f : row[i] * scale;
@@ -139,7 +115,19 @@ core::Mat<const float> Tape::Forward(const Backbone& backbone, size_t rows,
   const size_t blocks = backbone.blocks.size();
   Drop(0, h_[0].Rows(0, rows));
   for (size_t i = 0; i < blocks; ++i) {
-    RunBlock(backbone, i, rows, h_[i + 1].Rows(0, rows), pieces);
+    const core::Mat<float> from = h_[i].Rows(0, rows), to = h_[i + 1].Rows(0, rows);
+    nn::CopyOrClear(to, &from);
+    if (!drops()) {
+      RunBlock(backbone, i, rows, to, pieces);
+      continue;
+    }
+    const core::Mat<float> branch = branch_.Rows(0, rows);
+    nn::CopyOrClear(branch, nullptr);
+    RunBlock(backbone, i, rows, branch, pieces);
+    Drop(i + 1, branch);
+    for (size_t l = 0; l < rows; ++l) {
+      for (size_t c = 0; c < to.cols; ++c) to.Row(l)[c] += branch.Row(l)[c];
+    }
   }
   const core::Mat<float> u = u_.Rows(0, rows);
   backbone.Norm(g_.ctx, h_[blocks].Rows(0, rows), backbone.norm_f, u);
@@ -165,8 +153,8 @@ core::Mat<float> Tape::Backward(const Backbone& backbone, core::Mat<const float>
   norm(blocks, backbone.norm_f, backbone.dnorm_f, dy, /*accumulate=*/false);
   for (size_t i = blocks; i-- > 0;) {
     const Block& block = backbone.blocks[i];
-    if (again_.rows != 0) {
-      RunBlock(backbone, i, rows, again_.Rows(0, rows), pieces);
+    if (checkpointing_ == Checkpointing::kLayer) {
+      RunBlock(backbone, i, rows, {}, pieces);
     } else {
       backbone.Norm(g_.ctx, h_[i].Rows(0, rows), block.norm_w, u);
     }

@@ -67,14 +67,16 @@ class Tape {
   // m times the mask of place `place` (0: the input, i + 1: block i), if anything is dropped.
   void Drop(size_t place, core::Mat<float> m);
   bool drops() const { return dropout_ > 0.0f && noise_.has_value(); }
-  void RunBlock(const Backbone& backbone, size_t block, size_t rows, core::Mat<float> h,
+  // Runs a block over h_[block], adds what it gives to `added` (empty: nobody wants it) and keeps
+  // what its backward pass needs.
+  void RunBlock(const Backbone& backbone, size_t block, size_t rows, core::Mat<float> added,
                 std::span<const Piece> pieces);
 
   nn::GradContext g_;
+  Checkpointing checkpointing_ = Checkpointing::kNone;
   std::vector<core::Mat<float>> h_;  // what each block reads, and what comes after the last
   core::Mat<float> u_;               // a block's normed input; Forward's result
   core::Mat<float> du_, dh_;
-  core::Mat<float> again_;   // kLayer: a block's result that nobody needs
   core::Mat<float> branch_;  // with dropout: what a block adds, or its gradient
   float dropout_ = 0.0f;
   std::optional<uint64_t> noise_;

@@ -25,7 +25,7 @@ struct TrainSegment {
   LayerState* gradient = nullptr;
 };
 
-// to = from, or zeros; both have the same shape.
+// to = from, or zeros without it; both have the same shape.
 inline void CopyOrClear(const core::Mat<float>& to, const core::Mat<float>* from) {
   for (size_t r = 0; r < to.rows; ++r) {
     if (from == nullptr) {
@@ -34,6 +34,16 @@ inline void CopyOrClear(const core::Mat<float>& to, const core::Mat<float>* from
       std::copy_n(from->Row(r), to.cols, to.Row(r));
     }
   }
+}
+
+// One part of a layer's state, &LayerState::conv or &LayerState::ssm, into a buffer (zeros where
+// there is no state) and back (where somebody wants it).
+using StatePart = core::Mat<float> LayerState::*;
+inline void LoadPart(const LayerState* from, StatePart part, const core::Mat<float>& to) {
+  CopyOrClear(to, from == nullptr ? nullptr : &(from->*part));
+}
+inline void StorePart(const core::Mat<float>& from, StatePart part, LayerState* to) {
+  if (to != nullptr) CopyOrClear(to->*part, &from);
 }
 
 }  // namespace hognose::nn

@@ -95,18 +95,19 @@ void Mamba2Mixer::ForwardKeeping(GradContext& g, core::Arena& kept, core::Mat<co
   const TrainBuffers work = CarveTraining(g.scratch, u.rows);
   w_.in_proj.Forward(g, Group::kInProj, u, buf.zxbcdt);
   for (const TrainSegment& s : segments) {
-    CopyOrClear(work.state.conv, s.initial == nullptr ? nullptr : &s.initial->conv);
+    LoadPart(s.initial, &LayerState::conv, work.state.conv);
     LayerState state = work.state;
     const Segment segment{s.begin, s.count, &state};
     Convolve(g.ctx.exec, buf, segment);
-    if (s.last != nullptr) CopyOrClear(s.last->conv, &state.conv);
-    CopyOrClear(state.ssm, s.initial == nullptr ? nullptr : &s.initial->ssm);
+    StorePart(state.conv, &LayerState::conv, s.last);
+    LoadPart(s.initial, &LayerState::ssm, state.ssm);
     auto args = ScanArgs<kernels::SsdScanArgs>(w_, o_, buf.zxbcdt.Rows(s.begin, s.count),
                                                buf.xbc.Rows(s.begin, s.count), state.ssm);
     args.y = buf.y.Rows(s.begin, s.count);
     kernels::SsdScanChunked(g.ctx.exec, args, work.scratch);
-    if (s.last != nullptr) CopyOrClear(s.last->ssm, &state.ssm);
+    StorePart(state.ssm, &LayerState::ssm, s.last);
   }
+  if (h.rows == 0) return;
   kernels::RmsNorm(g.ctx.exec, NormArgs(buf, work.gated));
   w_.out_proj.Forward(g, Group::kOutProj, work.gated, h, /*accumulate=*/true);
 }
@@ -114,8 +115,8 @@ void Mamba2Mixer::ForwardKeeping(GradContext& g, core::Arena& kept, core::Mat<co
 void Mamba2Mixer::ScanBackward(GradContext& g, const Buffers& kept, const TrainBuffers& buf,
                                const TrainSegment& s) const {
   const size_t inner = o_.heads * o_.head_dim, bc = o_.groups * o_.states;
-  CopyOrClear(buf.state.ssm, s.initial == nullptr ? nullptr : &s.initial->ssm);
-  CopyOrClear(buf.dstate.ssm, s.gradient == nullptr ? nullptr : &s.gradient->ssm);
+  LoadPart(s.initial, &LayerState::ssm, buf.state.ssm);
+  LoadPart(s.gradient, &LayerState::ssm, buf.dstate.ssm);
   const core::Mat<float> dxbc = buf.dxbc.Rows(s.begin, s.count);
   auto args = ScanArgs<kernels::SsdScanGradArgs>(w_, o_, kept.zxbcdt.Rows(s.begin, s.count),
                                                  kept.xbc.Rows(s.begin, s.count), buf.state.ssm);
@@ -130,14 +131,14 @@ void Mamba2Mixer::ScanBackward(GradContext& g, const Buffers& kept, const TrainB
   args.dd_skip = buf.dd_skip;
   args.scratch = buf.scratch;
   kernels::SsdScanGrad(g.ctx.exec, args);
-  if (s.gradient != nullptr) CopyOrClear(s.gradient->ssm, &buf.dstate.ssm);
+  StorePart(buf.dstate.ssm, &LayerState::ssm, s.gradient);
 }
 
 void Mamba2Mixer::ConvBackward(GradContext& g, const Buffers& kept, const TrainBuffers& buf,
                                const TrainSegment& s) const {
   const size_t inner = o_.heads * o_.head_dim, conv = w_.conv_w.cols;
-  CopyOrClear(buf.state.conv, s.initial == nullptr ? nullptr : &s.initial->conv);
-  CopyOrClear(buf.dstate.conv, s.gradient == nullptr ? nullptr : &s.gradient->conv);
+  LoadPart(s.initial, &LayerState::conv, buf.state.conv);
+  LoadPart(s.gradient, &LayerState::conv, buf.dstate.conv);
   kernels::CausalConv1dGrad(g.ctx.exec, {.x = kept.zxbcdt.Cols(inner, conv).Rows(s.begin, s.count),
                                          .w = w_.conv_w,
                                          .bias = w_.conv_bias,
@@ -148,7 +149,7 @@ void Mamba2Mixer::ConvBackward(GradContext& g, const Buffers& kept, const TrainB
                                          .dbias = w_.d.conv_bias,
                                          .dwindow = buf.dstate.conv,
                                          .scratch = buf.scratch});
-  if (s.gradient != nullptr) CopyOrClear(s.gradient->conv, &buf.dstate.conv);
+  StorePart(buf.dstate.conv, &LayerState::conv, s.gradient);
 }
 
 void Mamba2Mixer::AddSmallGradients(const TrainBuffers& buf) const {

@@ -62,26 +62,26 @@ void MambaMixer::ForwardKeeping(GradContext& g, core::Arena& kept, core::Mat<con
   w_.in_proj.Forward(g, Group::kInProj, u, buf.xz);
   LayerState state = work.state;
   for (const TrainSegment& s : segments) {
-    CopyOrClear(state.conv, s.initial == nullptr ? nullptr : &s.initial->conv);
+    LoadPart(s.initial, &LayerState::conv, state.conv);
     Convolve(g.ctx.exec, buf, {s.begin, s.count, &state});
-    if (s.last != nullptr) CopyOrClear(s.last->conv, &state.conv);
+    StorePart(state.conv, &LayerState::conv, s.last);
   }
   w_.x_proj.Forward(g, Group::kXProj, buf.x, buf.raw);
   NormParts(g.ctx, buf);
   w_.dt_proj.Forward(g, Group::kDtProj, Parts(buf.dt_bc)[0], buf.dt);
   for (const TrainSegment& s : segments) {
-    CopyOrClear(state.ssm, s.initial == nullptr ? nullptr : &s.initial->ssm);
+    LoadPart(s.initial, &LayerState::ssm, state.ssm);
     Scan(g.ctx.exec, buf, {s.begin, s.count, &state});
-    if (s.last != nullptr) CopyOrClear(s.last->ssm, &state.ssm);
+    StorePart(state.ssm, &LayerState::ssm, s.last);
   }
-  w_.out_proj.Forward(g, Group::kOutProj, buf.y, h, /*accumulate=*/true);
+  if (h.rows != 0) w_.out_proj.Forward(g, Group::kOutProj, buf.y, h, /*accumulate=*/true);
 }
 
 void MambaMixer::ScanBackward(GradContext& g, const Buffers& kept, const TrainBuffers& buf,
                               const TrainSegment& s) const {
   const size_t inner = w_.a.cols;
-  CopyOrClear(buf.state.ssm, s.initial == nullptr ? nullptr : &s.initial->ssm);
-  CopyOrClear(buf.dstate.ssm, s.gradient == nullptr ? nullptr : &s.gradient->ssm);
+  LoadPart(s.initial, &LayerState::ssm, buf.state.ssm);
+  LoadPart(s.gradient, &LayerState::ssm, buf.dstate.ssm);
   const auto parts = Parts(kept.dt_bc.Rows(s.begin, s.count));
   const auto dparts = Parts(buf.ddt_bc.Rows(s.begin, s.count));
   kernels::SelectiveScanGrad(g.ctx.exec, {.dt = kept.dt.Rows(s.begin, s.count),
@@ -102,7 +102,7 @@ void MambaMixer::ScanBackward(GradContext& g, const Buffers& kept, const TrainBu
                                           .da = buf.da,
                                           .dd_skip = w_.d.d_skip,
                                           .scratch = buf.scratch});
-  if (s.gradient != nullptr) CopyOrClear(s.gradient->ssm, &buf.dstate.ssm);
+  StorePart(buf.dstate.ssm, &LayerState::ssm, s.gradient);
 }
 
 // From the gradients of the normed dt, b and c to those of what x_proj gave, in place.
@@ -122,8 +122,8 @@ void MambaMixer::NormBackward(GradContext& g, const Buffers& kept, const TrainBu
 void MambaMixer::ConvBackward(GradContext& g, const Buffers& kept, const TrainBuffers& buf,
                               const TrainSegment& s) const {
   const size_t inner = w_.a.cols;
-  CopyOrClear(buf.state.conv, s.initial == nullptr ? nullptr : &s.initial->conv);
-  CopyOrClear(buf.dstate.conv, s.gradient == nullptr ? nullptr : &s.gradient->conv);
+  LoadPart(s.initial, &LayerState::conv, buf.state.conv);
+  LoadPart(s.gradient, &LayerState::conv, buf.dstate.conv);
   kernels::CausalConv1dGrad(g.ctx.exec, {.x = kept.xz.Cols(0, inner).Rows(s.begin, s.count),
                                          .w = w_.conv_w,
                                          .bias = w_.conv_bias,
@@ -134,7 +134,7 @@ void MambaMixer::ConvBackward(GradContext& g, const Buffers& kept, const TrainBu
                                          .dbias = w_.d.conv_bias,
                                          .dwindow = buf.dstate.conv,
                                          .scratch = buf.scratch});
-  if (s.gradient != nullptr) CopyOrClear(s.gradient->conv, &buf.dstate.conv);
+  StorePart(buf.dstate.conv, &LayerState::conv, s.gradient);
 }
 
 void MambaMixer::Backward(GradContext& g, core::Arena& kept_arena, core::Mat<const float> u,

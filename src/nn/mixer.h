@@ -106,7 +106,7 @@ class Mixer {
   virtual void MeasureTraining(core::Arena& arena, size_t rows) const = 0;
   // Floats of GradContext::products.
   size_t GradientScratch(size_t rows) const;
-  // Forward, which leaves in `kept` what Backward needs. Uses g.scratch.
+  // Forward, which leaves in `kept` what Backward needs; an empty h: only that. Uses g.scratch.
   virtual void ForwardKeeping(GradContext& g, core::Arena& kept, core::Mat<const float> u,
                               std::span<const TrainSegment> segments, core::Mat<float> h) const = 0;
   // From dh [L, D], the gradient of what Forward added to h, to du [L, D], that of u (written), and

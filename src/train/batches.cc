@@ -5,6 +5,7 @@
 #include <bit>
 
 #include "core/check.h"
+#include "core/rng.h"
 
 namespace hognose::train {
 namespace {
@@ -12,13 +13,7 @@ namespace {
 using core::Result;
 using core::Status;
 
-// The finaliser of splitmix64: every bit of the input reaches every bit of the result.
-uint64_t Mix(uint64_t z) {
-  z += 0x9E3779B97F4A7C15u;
-  z = (z ^ (z >> 30)) * 0xBF58476D1CE4E5B9u;
-  z = (z ^ (z >> 27)) * 0x94D049BB133111EBu;
-  return z ^ (z >> 31);
-}
+uint64_t Mix(uint64_t z) { return core::Mix(z + core::kMixStep); }
 
 }  // namespace
 

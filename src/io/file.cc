@@ -8,6 +8,7 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <functional>
 #include <system_error>
 #include <utility>
 
@@ -75,11 +76,13 @@ MappedFile::~MappedFile() {
   if (data_ != nullptr) munmap(const_cast<uint8_t*>(data_), size_);
 }
 
-void DropPages(std::span<const uint8_t> mapped) {
+void MappedFile::DropPages(std::span<const uint8_t> part) const {
+  const std::less_equal<> before;
+  if (!before(data_, part.data()) || !before(part.data() + part.size(), data_ + size_)) return;
   const auto page = static_cast<uintptr_t>(sysconf(_SC_PAGESIZE));
-  const auto address = reinterpret_cast<uintptr_t>(mapped.data());
+  const auto address = reinterpret_cast<uintptr_t>(part.data());
   const uintptr_t begin = (address + page - 1) / page * page;
-  const uintptr_t end = (address + mapped.size()) / page * page;
+  const uintptr_t end = (address + part.size()) / page * page;
   // A refusal costs memory only.
   if (begin < end) (void)madvise(reinterpret_cast<void*>(begin), end - begin, MADV_DONTNEED);
 }

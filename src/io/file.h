@@ -25,16 +25,15 @@ class MappedFile {
 
   std::span<const uint8_t> bytes() const { return {data_, size_}; }
   const std::string& path() const { return path_; }
+  // Gives back the memory of whole pages inside a part of bytes(); a later read fetches them from
+  // the file again. Memory that is no part of them is left alone.
+  void DropPages(std::span<const uint8_t> part) const;
 
  private:
   const uint8_t* data_ = nullptr;
   size_t size_ = 0;
   std::string path_;
 };
-
-// Gives back the memory of whole pages inside a part of a MappedFile; a later read fetches them
-// from the file again.
-void DropPages(std::span<const uint8_t> mapped);
 
 // All bytes of a file or a pipe; fails above `limit` bytes.
 core::Result<std::string> ReadFile(const std::string& path, size_t limit = size_t{1} << 32);

@@ -41,6 +41,10 @@ class SafetensorsFile {
   // Views into the mapping or a copy; they live as long as this object (also after it is moved).
   const core::TensorMap& tensors() const { return tensors_; }
   const Metadata& metadata() const { return metadata_; }
+  // Gives back the pages of one of the tensors, as MappedFile does; a copy is left alone.
+  void DropPages(const core::TensorView& tensor) const {
+    file_.DropPages({static_cast<const uint8_t*>(tensor.data), tensor.bytes()});
+  }
   // How many tensors had to be copied.
   size_t copies() const { return copies_.size(); }
 

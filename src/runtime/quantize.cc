@@ -115,9 +115,7 @@ core::Result<QuantizedTensors> QuantizeFolder(core::Exec exec, const io::ModelFo
       HOGNOSE_ASSIGN(auto part, Quantize(exec, one, options, file.path()));
       all.tensors.merge(part.tensors);
       std::move(part.memory.begin(), part.memory.end(), std::back_inserter(all.memory));
-      if (IsQuantizable(name)) {
-        io::DropPages({static_cast<const uint8_t*>(tensor.data), tensor.bytes()});
-      }
+      if (IsQuantizable(name)) file.DropPages(tensor);
     }
   }
   return all;

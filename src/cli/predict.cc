@@ -10,6 +10,7 @@
 #include "cli/options.h"
 #include "core/function_ref.h"
 #include "io/file.h"
+#include "io/npy.h"
 #include "runtime/predictor.h"
 #include "train/table.h"
 
@@ -181,7 +182,7 @@ core::Status AnswerFile(const std::string& path, Answers& answers) {
   HOGNOSE_ASSIGN(const io::MappedFile file, io::MappedFile::Open(path));
   const std::string_view text(reinterpret_cast<const char*>(file.bytes().data()),
                               file.bytes().size());
-  if (path.ends_with(".npy") || text.starts_with("\x93NUMPY")) return AnswerNpy(path, answers);
+  if (io::LooksLikeNpy(path, text)) return AnswerNpy(path, answers);
   return AnswerCsv(text, path, answers);
 }
 

@@ -222,6 +222,10 @@ Result<NpyArray> ParseNpy(std::span<const uint8_t> bytes, std::string_view where
   return array;
 }
 
+bool LooksLikeNpy(std::string_view path, std::string_view bytes) {
+  return path.ends_with(".npy") || bytes.starts_with(kMagic);
+}
+
 Result<NpyArray> OpenNpy(const std::string& path) {
   HOGNOSE_ASSIGN(MappedFile file, MappedFile::Open(path));
   HOGNOSE_ASSIGN(NpyArray array, ParseNpy(file.bytes(), path));

@@ -29,6 +29,9 @@ using NpyRowSink = core::FunctionRef<bool(std::span<const float>)>;
 core::Status WriteNpy(const std::string& path, size_t rows, size_t cols,
                       core::FunctionRef<core::Status(NpyRowSink)> fill);
 
+// By its name or its first bytes.
+bool LooksLikeNpy(std::string_view path, std::string_view bytes);
+
 struct NpyArray {
   MappedFile file;
   std::unique_ptr<uint8_t[]> copy;  // the data, if it isn't aligned in the file

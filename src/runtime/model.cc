@@ -60,17 +60,14 @@ namespace {
 // An adapter's tensors beside the matrices that they belong to; what has no matrix is found later,
 // when nothing takes it.
 core::Status CheckShapes(const io::Adapter& adapter, const io::ModelFolder& folder) {
+  models::FloatStore none;
+  const models::TensorLoader stored(folder.tensors, none, folder.path);
   for (const auto& [name, tensor] : adapter.tensors) {
     const bool a = name.ends_with(io::kLoraA);
     const std::string matrix = name.substr(0, name.size() - io::kLoraA.size()) + ".weight";
-    const auto found = folder.tensors.find(matrix);
-    if (found == folder.tensors.end() || found->second.rank != 2) continue;
-    size_t want = found->second.shape[a ? 1 : 0];
-    const auto shape = folder.tensors.find(matrix + ".shape");  // of a quantised one
-    if (shape != folder.tensors.end()) {
-      if (shape->second.dtype != core::DType::kI64 || shape->second.elements() != 2) continue;
-      want = static_cast<size_t>(static_cast<const int64_t*>(shape->second.data)[a ? 1 : 0]);
-    }
+    const auto found = stored.Find(matrix);
+    if (!found.ok() || found->rank != 2) continue;
+    const size_t want = found->shape[a ? 1 : 0];
     if (tensor.shape[a ? 1 : 0] == want) continue;
     return core::Status::Failed(fmt::format("{}: {}: got {}, want {} {}, as {} has",
                                             adapter.file.path(), name, core::ToString(tensor), want,
@@ -180,6 +177,7 @@ core::Status LoadWeights(Model& model, const LoadOptions& options) {
 }  // namespace
 
 core::Result<std::unique_ptr<core::ThreadPool>> NewPool(size_t threads, bool pin) {
+  if (threads == 0) threads = core::Cpu().physical_cores();
   constexpr size_t kMost = 1024;
   if (threads > kMost) {
     return core::Status::Usage(fmt::format("threads: got {}, want at most {}", threads, kMost));
@@ -216,8 +214,7 @@ core::Result<std::shared_ptr<const Model>> Model::Load(const std::string& path,
   auto model = std::make_shared<Model>();
   model->path = path;
   HOGNOSE_ASSIGN(model->folder, io::OpenModelFolder(path));
-  const size_t threads = options.threads == 0 ? core::Cpu().physical_cores() : options.threads;
-  HOGNOSE_ASSIGN(model->pool, NewPool(threads, options.pin));
+  HOGNOSE_ASSIGN(model->pool, NewPool(options.threads, options.pin));
   HOGNOSE_TRY(LoadParts(*model, options));
   HOGNOSE_ASSIGN(model->eos_ids, ReadEos(model->folder, model->lm.logits_size()));
   model->sampleable = Sampleable(*model);

@@ -27,7 +27,7 @@ struct LoadOptions {
   std::string adapter = {};                      // folder of a LoRA adapter to add
 };
 
-// A pool of 1 to 1,024 threads, or what the system says against it.
+// A pool of 1 to 1,024 threads (0: one a physical core), or what the system says against it.
 core::Result<std::unique_ptr<core::ThreadPool>> NewPool(size_t threads, bool pin = false);
 
 // What messages about a folder's tensors begin with.

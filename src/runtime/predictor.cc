@@ -5,7 +5,6 @@
 #include <algorithm>
 #include <cmath>
 
-#include "core/cpu.h"
 #include "core/fp_env.h"
 #include "io/file.h"
 #include "models/registry.h"
@@ -28,8 +27,7 @@ core::Result<std::unique_ptr<Predictor>> Predictor::Load(const std::string& path
                                                          const LoadOptions& options) {
   std::unique_ptr<Predictor> p(new Predictor);
   HOGNOSE_ASSIGN(p->folder_, io::OpenModelFolder(path));
-  const size_t threads = options.threads == 0 ? core::Cpu().physical_cores() : options.threads;
-  HOGNOSE_ASSIGN(p->pool_, NewPool(threads, options.pin));
+  HOGNOSE_ASSIGN(p->pool_, NewPool(options.threads, options.pin));
   HOGNOSE_ASSIGN(p->model_, models::BuildSequence({p->folder_.config, path + "/config.json",
                                                    p->folder_.tensors, WeightsName(p->folder_)}));
   for (const std::string& name : p->model_.unknown_tensors) {
@@ -42,19 +40,22 @@ core::Result<std::unique_ptr<Predictor>> Predictor::Load(const std::string& path
   HOGNOSE_ASSIGN(auto workspace, p->model_.NewWorkspace(exec, kPiece, /*exact=*/true));
   p->workspace_ = std::make_unique<models::Workspace>(std::move(workspace));
   HOGNOSE_ASSIGN(p->state_, nn::State::Create(p->model_.state_shapes()));
+  const models::SequenceConfig& c = p->model_.config;
+  p->features_ = {c.feature_mean, c.feature_scale};
+  p->targets_ = {c.target_mean, c.target_scale};
+  p->answer_.resize(p->model_.outputs());
   p->x_.resize(kPiece * p->model_.inputs());
   p->y_.resize(kPiece * p->model_.outputs());
   return p;
 }
 
 void Predictor::Predict(std::span<const double> features, std::span<float> out) {
-  const models::SequenceConfig& c = model_.config;
   const size_t inputs = model_.inputs(), outputs = model_.outputs(),
                rows = features.size() / inputs;
   HOGNOSE_CHECK(rows > 0 && rows <= kPiece && out.size() == rows * outputs);
-  for (size_t i = 0; i < features.size(); ++i) {
-    const size_t f = i % inputs;
-    x_[i] = static_cast<float>((features[i] - c.feature_mean[f]) / c.feature_scale[f]);
+  for (size_t r = 0; r < rows; ++r) {
+    features_.Apply(features.subspan(r * inputs, inputs),
+                    std::span(x_).subspan(r * inputs, inputs));
   }
   {
     const core::FlushDenormals flush;
@@ -65,13 +66,13 @@ void Predictor::Predict(std::span<const double> features, std::span<float> out) 
   for (size_t r = 0; r < rows; ++r) {
     const float* y = y_.data() + r * outputs;
     const std::span<float> to = out.subspan(r * outputs, outputs);
-    if (c.classification) {
+    if (config().classification) {
       Softmax(y, to);
       continue;
     }
-    for (size_t o = 0; o < outputs; ++o) {
-      to[o] = static_cast<float>(y[o] * c.target_scale[o] + c.target_mean[o]);
-    }
+    targets_.Invert({y, outputs}, answer_);
+    std::transform(answer_.begin(), answer_.end(), to.begin(),
+                   [](double v) { return static_cast<float>(v); });
   }
 }
 

@@ -9,6 +9,7 @@
 
 #include "core/status.h"
 #include "io/model_folder.h"
+#include "models/normalization.h"
 #include "models/sequence_model.h"
 #include "runtime/model.h"
 
@@ -49,7 +50,9 @@ class Predictor {
   std::unique_ptr<models::Workspace> workspace_;  // holds a reference to the pool
   nn::State state_;
   uint64_t position_ = 0;
-  std::vector<float> x_, y_;  // [kPiece, F], [kPiece, O]
+  models::Normalization features_, targets_;
+  std::vector<float> x_, y_;    // [kPiece, F], [kPiece, O]
+  std::vector<double> answer_;  // [O]
 };
 
 }  // namespace hognose::runtime

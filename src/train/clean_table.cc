@@ -191,18 +191,6 @@ std::string Describe(const CleanReport& report, const Table& table) {
   return text;
 }
 
-void Normalization::Apply(std::span<const double> row, std::span<float> out) const {
-  HOGNOSE_DCHECK(row.size() == mean.size() && out.size() == mean.size());
-  for (size_t i = 0; i < row.size(); ++i) {
-    out[i] = static_cast<float>((row[i] - mean[i]) / scale[i]);
-  }
-}
-
-void Normalization::Invert(std::span<const float> row, std::span<double> out) const {
-  HOGNOSE_DCHECK(row.size() == mean.size() && out.size() == mean.size());
-  for (size_t i = 0; i < row.size(); ++i) out[i] = row[i] * scale[i] + mean[i];
-}
-
 Normalization MeasureNormalization(const Table& table, std::span<const size_t> columns,
                                    const Split& split) {
   Normalization result;

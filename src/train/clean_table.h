@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "core/status.h"
+#include "models/normalization.h"
 #include "train/table.h"
 
 namespace hognose::train {
@@ -67,14 +68,8 @@ core::Result<CleanReport> CleanTable(Table* table, Missing missing, double fract
 // One line for people: "3 missing cells (a: 2, b: 1), 1 outlier (b: 1), 4 rows dropped".
 std::string Describe(const CleanReport& report, const Table& table);
 
-// x -> (x - mean) / scale of chosen columns; scale is the deviation, or 1 for a constant column.
-struct Normalization {
-  std::vector<double> mean, scale;
-
-  // `row` and `out` hold the chosen columns. Computed in double, rounded once.
-  void Apply(std::span<const double> row, std::span<float> out) const;
-  void Invert(std::span<const float> row, std::span<double> out) const;
-};
+// Of chosen columns; scale is the deviation, or 1 for a constant column.
+using models::Normalization;
 Normalization MeasureNormalization(const Table& table, std::span<const size_t> columns,
                                    const Split& split);
 

@@ -9,6 +9,7 @@
 
 #include "core/rng.h"
 #include "models/fields.h"
+#include "models/tensor_loader.h"
 
 namespace hognose::train {
 namespace {
@@ -268,22 +269,19 @@ core::Result<NewTensors> InitialTensors(const core::Value& config, const std::st
   return out;
 }
 
-core::Result<NewTensors> LoraTensors(const core::TensorMap& tensors, size_t rank,
-                                     const std::vector<std::string>& targets, uint64_t seed) {
+core::Result<NewTensors> LoraTensors(const core::TensorMap& tensors, const std::string& where,
+                                     size_t rank, const std::vector<std::string>& targets,
+                                     uint64_t seed) {
   NewTensors out;
+  models::FloatStore none;
+  const models::TensorLoader stored(tensors, none, where);
   for (const std::string& target : targets) {
     const std::string suffix = "." + target + ".weight";
     size_t matches = 0;
     for (const auto& [name, tensor] : tensors) {
       if (!name.ends_with(suffix) || tensor.rank != 2) continue;
-      size_t rows = tensor.shape[0], cols = tensor.shape[1];
-      const auto shape = tensors.find(name + ".shape");
-      if (shape != tensors.end() && shape->second.dtype == core::DType::kI64 &&
-          shape->second.elements() == 2) {  // of a quantised matrix
-        const auto* sizes = static_cast<const int64_t*>(shape->second.data);
-        rows = static_cast<size_t>(sizes[0]);
-        cols = static_cast<size_t>(sizes[1]);
-      }
+      HOGNOSE_ASSIGN(const core::TensorView matrix, stored.Find(name));
+      const size_t rows = matrix.shape[0], cols = matrix.shape[1];
       const std::string module = name.substr(0, name.size() - std::string(".weight").size());
       Fill({module + ".lora_A.weight", {rank, cols}, Initial::kUniform, cols}, 1, seed, out);
       Fill({module + ".lora_B.weight", {rows, rank}, Initial::kZeros}, 1, seed, out);

@@ -51,8 +51,10 @@ core::Result<NewTensors> InitialTensors(const core::Value& config, const std::st
                                         const std::optional<SequenceSizes>& sequence = {});
 
 // Adapters (nn::Lora) for every matrix "<..>.<target>.weight" among `tensors`, quantised ones too:
-// a uniform within 1 / sqrt(K), b zero. A target that matches nothing is an error.
-core::Result<NewTensors> LoraTensors(const core::TensorMap& tensors, size_t rank,
-                                     const std::vector<std::string>& targets, uint64_t seed);
+// a uniform within 1 / sqrt(K), b zero. A target that matches nothing is an error. `where` begins
+// messages about tensors.
+core::Result<NewTensors> LoraTensors(const core::TensorMap& tensors, const std::string& where,
+                                     size_t rank, const std::vector<std::string>& targets,
+                                     uint64_t seed);
 
 }  // namespace hognose::train

@@ -140,7 +140,7 @@ Result<Table> ReadTable(const std::string& path, DataFormat format, const RowOpt
   HOGNOSE_ASSIGN(const io::MappedFile file, io::MappedFile::Open(path));
   const std::string_view text(reinterpret_cast<const char*>(file.bytes().data()),
                               file.bytes().size());
-  const bool npy = path.ends_with(".npy") || text.starts_with("\x93NUMPY");
+  const bool npy = io::LooksLikeNpy(path, text);
   if (format == DataFormat::kNpy || (format == DataFormat::kAuto && npy)) {
     return ReadNpyTable(path, options);
   }

@@ -18,11 +18,10 @@ namespace {
 using core::Result;
 using core::Status;
 
-constexpr std::string_view kNpyMagic = "\x93NUMPY";
 constexpr std::string_view kBlank = " \t\r\n\v\f";
 
 DataFormat Guess(std::string_view path, std::string_view text) {
-  if (path.ends_with(".npy") || text.starts_with(kNpyMagic)) return DataFormat::kNpy;
+  if (io::LooksLikeNpy(path, text)) return DataFormat::kNpy;
   if (text.find_first_not_of("0123456789, \t\r\n\v\f") == std::string_view::npos) {
     return DataFormat::kIds;
   }
@@ -102,7 +101,7 @@ Status TokenData::Read(const TokenOptions& options) {
   if (text.empty()) return Status::Failed(path_ + ": got an empty file, want tokens");
   DataFormat format = options.format;
   if (format == DataFormat::kAuto) format = Guess(path_, text);
-  if (format == DataFormat::kIds && text.starts_with(kNpyMagic)) format = DataFormat::kNpy;
+  if (format == DataFormat::kIds && io::LooksLikeNpy("", text)) format = DataFormat::kNpy;
   switch (format) {
     case DataFormat::kNpy:
       return ReadNpy();

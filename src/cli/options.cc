@@ -126,18 +126,25 @@ void AddReal(CLI::App& app, const std::string& names, std::optional<double>* val
   AddRealNumber(app, names, set, min, max, help);
 }
 
+std::vector<std::string> SplitAtCommas(const std::string& text) {
+  std::vector<std::string> parts;
+  for (size_t begin = 0; begin <= text.size();) {
+    const size_t end = std::min(text.find(',', begin), text.size());
+    parts.push_back(text.substr(begin, end - begin));
+    begin = end + 1;
+  }
+  return parts;
+}
+
 void AddNames(CLI::App& app, const std::string& names, std::vector<std::string>* values,
               const std::string& help) {
   const auto parse = [=](const std::string& text) {
     values->clear();
-    for (size_t begin = 0; begin <= text.size();) {
-      const size_t end = std::min(text.find(',', begin), text.size());
-      const std::string name = text.substr(begin, end - begin);
+    for (const std::string& name : SplitAtCommas(text)) {
       if (name.empty() || std::find(values->begin(), values->end(), name) != values->end()) {
         return false;
       }
       values->push_back(name);
-      begin = end + 1;
     }
     return true;
   };
@@ -148,12 +155,10 @@ void AddIntegers(CLI::App& app, const std::string& names, std::vector<uint64_t>*
                  uint64_t min, uint64_t max, const std::string& help) {
   const auto parse = [=](const std::string& text) {
     values->clear();
-    for (size_t begin = 0; begin <= text.size();) {
-      const size_t end = std::min(text.find(',', begin), text.size());
-      const auto number = ParseNumber<uint64_t>(std::string_view(text).substr(begin, end - begin));
+    for (const std::string& part : SplitAtCommas(text)) {
+      const auto number = ParseNumber<uint64_t>(part);
       if (!number || *number < min || *number > max) return false;
       values->push_back(*number);
-      begin = end + 1;
     }
     return true;
   };

@@ -40,6 +40,8 @@ void AddText(CLI::App& app, const std::string& names, std::optional<std::string>
              const std::string& help);
 void AddTexts(CLI::App& app, const std::string& names, std::vector<std::string>* texts,
               const std::string& help);
+// "a,b" as {"a", "b"}; the parts may be empty.
+std::vector<std::string> SplitAtCommas(const std::string& text);
 void AddFlag(CLI::App& app, const std::string& names, bool* flag, const std::string& help);
 // One of `words`.
 void AddChoice(CLI::App& app, const std::string& names, std::string* word,

@@ -2,10 +2,10 @@
 #include <fmt/format.h>
 
 #include "cli/command.h"
+#include "cli/options.h"
 #include "cli/train_options.h"
 #include "cli/train_run.h"
 #include "cli/train_start.h"
-#include "core/cpu.h"
 #include "train/language_task.h"
 
 namespace hognose::cli {
@@ -66,16 +66,14 @@ core::Result<int> TrainLanguage(const TrainFlags& f) {
   Start start = std::move(*opened);
   HOGNOSE_TRY(AddAdapters(f, start));
   HOGNOSE_ASSIGN(const double min_a_log, LeastALog(f, start));
-  HOGNOSE_ASSIGN(
-      const auto pool,
-      runtime::NewPool(f.common.threads.value_or(core::Cpu().physical_cores()), f.common.pin));
+  HOGNOSE_ASSIGN(const auto pool, runtime::NewPool(f.common.threads.value_or(0), f.common.pin));
   HOGNOSE_ASSIGN(const auto model, models::Build({.config = start.config,
                                                   .config_name = start.where,
                                                   .tensors = start.tensors(),
                                                   .weights_name = start.weights}));
   HOGNOSE_TRY(CheckTargets(start, model.unknown_tensors));
-  HOGNOSE_ASSIGN(auto parameters, MakeParameters(f, {*pool}, start, model.unknown_tensors));
-  HOGNOSE_TRY(CheckFrozenBound(start, parameters, min_a_log));
+  HOGNOSE_ASSIGN(auto parameters,
+                 MakeParameters(f, {*pool}, start, model.unknown_tensors, min_a_log));
   HOGNOSE_ASSIGN(const auto data, LoadTokens(f, start, f.data, model.vocab));
   std::optional<train::TokenData> evaluation;
   if (!f.evaluation.empty()) {
@@ -88,7 +86,10 @@ core::Result<int> TrainLanguage(const TrainFlags& f) {
   std::optional<io::LoraOptions> lora;
   if (f.lora_rank != 0) {
     data_settings.emplace_back("init", runtime::DigestOf(start.folder));  // --out does not hold it
-    lora = {.rank = f.lora_rank, .alpha = f.lora_alpha, .targets = LoraTargets(f), .base = f.init};
+    lora = {.rank = f.lora_rank,
+            .alpha = f.lora_alpha,
+            .targets = SplitAtCommas(f.lora_target),
+            .base = f.init};
   }
   HOGNOSE_TRY(CheckUnknown(f, start, model.unknown_tensors));
   return RunTraining({.flags = f,

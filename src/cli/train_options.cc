@@ -294,16 +294,6 @@ core::Value SettingsOf(const TrainFlags& f) {
   return settings;
 }
 
-std::vector<std::string> LoraTargets(const TrainFlags& f) {
-  std::vector<std::string> targets;
-  for (size_t begin = 0; begin <= f.lora_target.size();) {
-    const size_t end = std::min(f.lora_target.find(',', begin), f.lora_target.size());
-    targets.push_back(f.lora_target.substr(begin, end - begin));
-    begin = end + 1;
-  }
-  return targets;
-}
-
 // With adapters everything else is frozen.
 bool IsFrozen(const TrainFlags& f, std::string_view name) {
   if (f.lora_rank != 0 && name.find(".lora_") == std::string_view::npos) return true;

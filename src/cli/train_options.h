@@ -65,8 +65,6 @@ core::Result<train::ModelSizes> SizesOf(const TrainFlags& flags);
 // Everything that the bits of a run depend on besides data and model: what a resumed run must have
 // again.
 core::Value SettingsOf(const TrainFlags& flags);
-// The modules that --lora-target names.
-std::vector<std::string> LoraTargets(const TrainFlags& flags);
 // Whether --freeze holds a tensor: its name contains one of the patterns.
 bool IsFrozen(const TrainFlags& flags, std::string_view name);
 

@@ -6,7 +6,6 @@
 #include "cli/command.h"
 #include "cli/train_run.h"
 #include "cli/train_start.h"
-#include "core/cpu.h"
 #include "models/registry.h"
 #include "train/clean_table.h"
 #include "train/sequence_data.h"
@@ -131,15 +130,13 @@ core::Result<int> TrainSequence(const TrainFlags& f) {
   HOGNOSE_TRY(prepared.status());
   const Start& start = prepared->start;
   HOGNOSE_ASSIGN(const double min_a_log, LeastALog(f, start));
-  HOGNOSE_ASSIGN(
-      const auto pool,
-      runtime::NewPool(f.common.threads.value_or(core::Cpu().physical_cores()), f.common.pin));
+  HOGNOSE_ASSIGN(const auto pool, runtime::NewPool(f.common.threads.value_or(0), f.common.pin));
   HOGNOSE_ASSIGN(const auto model, models::BuildSequence({.config = start.config,
                                                           .config_name = start.where,
                                                           .tensors = start.tensors(),
                                                           .weights_name = start.weights}));
-  HOGNOSE_ASSIGN(auto parameters, MakeParameters(f, {*pool}, start, model.unknown_tensors));
-  HOGNOSE_TRY(CheckFrozenBound(start, parameters, min_a_log));
+  HOGNOSE_ASSIGN(auto parameters,
+                 MakeParameters(f, {*pool}, start, model.unknown_tensors, min_a_log));
   HOGNOSE_ASSIGN(const auto task, train::SequenceTask::Create({*pool}, start.config, start.where,
                                                               prepared->data, TaskOptionsOf(f)));
   HOGNOSE_TRY(CheckUnknown(f, start, model.unknown_tensors));

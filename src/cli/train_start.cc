@@ -3,10 +3,12 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cmath>
 #include <filesystem>
 #include <limits>
 
 #include "cli/model_files.h"
+#include "cli/options.h"
 #include "codecs/decode.h"
 #include "io/adapter.h"
 #include "io/file.h"
@@ -33,8 +35,8 @@ core::Status AddAdapters(const TrainFlags& f, Start& start) {
         start.weights, name));
   }
   if (f.lora_rank == 0) return {};
-  HOGNOSE_ASSIGN(start.adapters,
-                 train::LoraTensors(start.tensors(), f.lora_rank, LoraTargets(f), f.seed));
+  HOGNOSE_ASSIGN(start.adapters, train::LoraTensors(start.tensors(), start.weights, f.lora_rank,
+                                                    SplitAtCommas(f.lora_target), f.seed));
   start.with_adapters = start.tensors();
   start.with_adapters.insert(start.adapters.tensors.begin(), start.adapters.tensors.end());
   return {};
@@ -132,30 +134,11 @@ core::Status CheckUnknown(const TrainFlags& f, const Start& start,
   return {};
 }
 
-core::Status CheckFrozenBound(const Start& start, const train::Parameters& parameters,
-                              double min_a_log) {
-  for (const auto& [name, tensor] : start.tensors()) {
-    if (!name.ends_with("A_log") || parameters.gradient_map().contains(name)) continue;
-    std::vector<float> values(tensor.elements());
-    codecs::Decode(tensor, 0, values);
-    const float least = *std::min_element(values.begin(), values.end());
-    if (least >= min_a_log) continue;
-    return core::Status::Usage(
-        fmt::format("--freeze: {}: got {} frozen, want at least {} for --max-spectral-radius", name,
-                    least, min_a_log));
-  }
-  return {};
-}
-
 namespace {
 
-// Gives a tensor's pages back if they are a file's: they are read again where somebody looks.
+// Gives a tensor's pages back where they are a file's.
 void Drop(const Start& start, const core::TensorView& tensor) {
-  if (start.folder.files.empty()) return;
-  for (const auto& file : start.folder.files) {
-    if (file.copies() != 0) return;  // memory of ours among them
-  }
-  io::DropPages({static_cast<const uint8_t*>(tensor.data), tensor.bytes()});
+  for (const auto& file : start.folder.files) file.DropPages(tensor);
 }
 
 core::Status CheckFinite(core::Exec exec, const Start& start) {
@@ -170,11 +153,30 @@ core::Status CheckFinite(core::Exec exec, const Start& start) {
   return {};
 }
 
+// A frozen A_log stays where it is: it must keep --max-spectral-radius already.
+core::Status CheckFrozenBound(const Start& start, const models::GradientMap& trained,
+                              double min_a_log) {
+  if (!std::isfinite(min_a_log)) return {};
+  for (const auto& [name, tensor] : start.tensors()) {
+    if (!name.ends_with("A_log") || trained.contains(name)) continue;
+    if (!core::IsWeightFloat(tensor.dtype)) continue;  // not the model's
+    std::vector<float> values(tensor.elements());
+    codecs::Decode(tensor, 0, values);
+    const auto least = std::min_element(values.begin(), values.end());
+    if (least == values.end() || *least >= min_a_log) continue;
+    return core::Status::Usage(
+        fmt::format("--freeze: {}: got {} frozen, want at least {} for --max-spectral-radius", name,
+                    *least, min_a_log));
+  }
+  return {};
+}
+
 }  // namespace
 
 core::Result<train::Parameters> MakeParameters(const TrainFlags& f, core::Exec exec,
                                                const Start& start,
-                                               const std::vector<std::string>& unknown) {
+                                               const std::vector<std::string>& unknown,
+                                               double min_a_log) {
   const auto frozen = [&](std::string_view name) {
     return IsFrozen(f, name) || std::find(unknown.begin(), unknown.end(), name) != unknown.end();
   };
@@ -188,9 +190,7 @@ core::Result<train::Parameters> MakeParameters(const TrainFlags& f, core::Exec e
   }
   HOGNOSE_TRY(CheckFinite(exec, start));
   // The model is never in memory twice.
-  const auto copied = [&](const core::TensorView& tensor) {
-    if (start.with_adapters.empty()) Drop(start, tensor);  // adapters are memory of ours
-  };
+  const auto copied = [&](const core::TensorView& tensor) { Drop(start, tensor); };
   const bool adam = f.optimizer == "adamw";
   HOGNOSE_ASSIGN(auto parameters,
                  train::Parameters::Create(start.tensors(), start.weights,
@@ -202,6 +202,7 @@ core::Result<train::Parameters> MakeParameters(const TrainFlags& f, core::Exec e
   if (parameters.trained_elements() == 0) {
     return core::Status::Usage("--freeze: got patterns for every tensor, want some to train");
   }
+  HOGNOSE_TRY(CheckFrozenBound(start, parameters.gradient_map(), min_a_log));
   return parameters;
 }
 

@@ -48,16 +48,14 @@ core::Status AddFile(const std::string& path, const std::string& name, Start& st
 // The least A_log for --max-spectral-radius, -infinity without it.
 core::Result<double> LeastALog(const TrainFlags& flags, const Start& start);
 // Everything that isn't frozen is trained; the model doesn't use the `unknown` tensors, which stay
-// as they are. Fails on numbers that aren't finite.
+// as they are. Fails on numbers that aren't finite, and on a frozen A_log below `min_a_log`.
 core::Result<train::Parameters> MakeParameters(const TrainFlags& flags, core::Exec exec,
                                                const Start& start,
-                                               const std::vector<std::string>& unknown);
+                                               const std::vector<std::string>& unknown,
+                                               double min_a_log);
 // One warning of tensors that the model doesn't use, or an error with --strict.
 core::Status CheckUnknown(const TrainFlags& flags, const Start& start,
                           const std::vector<std::string>& unknown);
-// A frozen A_log stays where it is: it must keep --max-spectral-radius already.
-core::Status CheckFrozenBound(const Start& start, const train::Parameters& parameters,
-                              double min_a_log);
 
 // --task regression and classification (train_sequence.cc).
 core::Result<int> TrainSequence(const TrainFlags& flags);

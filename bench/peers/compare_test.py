@@ -3,13 +3,12 @@
 import contextlib
 import io
 import json
-import stat
 import sys
-import tempfile
 import unittest
 from pathlib import Path
 
 import compare
+from testing import FakePrograms
 
 HOGNOSE = """
 import json, sys
@@ -45,20 +44,7 @@ else:
 """
 
 
-class CompareTest(unittest.TestCase):
-    def setUp(self):
-        holder = tempfile.TemporaryDirectory()
-        self.addCleanup(holder.cleanup)
-        self.folder = Path(holder.name)
-        self.log = self.folder / "log"
-
-    def program(self, name, body):
-        """Makes an executable out of a few lines of Python."""
-        path = self.folder / name
-        path.write_text(f"#!{sys.executable}\nLOG = {str(self.log)!r}\n{body}")
-        path.chmod(path.stat().st_mode | stat.S_IXUSR)
-        return str(path)
-
+class CompareTest(FakePrograms):
     def arguments(self, hognose=HOGNOSE, llama_bench=LLAMA_BENCH):
         """A call against llama.cpp."""
         return [

@@ -4,13 +4,13 @@ import array
 import contextlib
 import io
 import json
-import stat
 import sys
 import tempfile
 import unittest
 from pathlib import Path
 
 import compare_training
+from testing import FakePrograms
 
 # A step of 12 rows takes 6 ms and one of 4 rows 2 ms, but the first ten times that.
 HOGNOSE = """
@@ -44,20 +44,7 @@ print(json.dumps(row | {"peak_memory_bytes": 10 << 20, "base_memory_bytes": 0, "
 """
 
 
-class CompareTrainingTest(unittest.TestCase):
-    def setUp(self):
-        holder = tempfile.TemporaryDirectory()
-        self.addCleanup(holder.cleanup)
-        self.folder = Path(holder.name)
-        self.log = self.folder / "log"
-
-    def program(self, name, body):
-        """Makes an executable out of a few lines of Python."""
-        path = self.folder / name
-        path.write_text(f"#!{sys.executable}\nLOG = {str(self.log)!r}\n{body}")
-        path.chmod(path.stat().st_mode | stat.S_IXUSR)
-        return str(path)
-
+class CompareTrainingTest(FakePrograms):
     def arguments(self, hognose=HOGNOSE, torch=TORCH):
         """A call with two rounds of three steps."""
         return [

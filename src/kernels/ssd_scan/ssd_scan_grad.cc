@@ -103,7 +103,7 @@ HWY_INLINE float Dot(const float* x, const float* y, size_t size) {
   return SumLanes(d, sum);
 }
 
-// Rows of a matrix [.., width] into rows of p floats, times weights[t] if there are any.
+// Columns [column, column + width) of rows of a matrix into rows of p floats, filled up with zeros.
 HWY_INLINE void CopyRows(const core::Mat<const float>& from, size_t begin, size_t steps,
                          size_t column, size_t width, size_t p, float* to) {
   for (size_t t = 0; t < steps; ++t) {
@@ -316,7 +316,6 @@ void GradGroup(const SsdScanGradArgs& a, const GradTables& tables, size_t c, siz
   for (size_t h = group * heads; h < (group + 1) * heads; ++h) {
     add(tables.dcb.Row((h * chunks + c) * kChunk), kChunk * steps, dcb);
   }
-  std::fill_n(rows, kMaxChunkedStates, 1.0f);
   const auto finish = [&](const core::Mat<float>& parts, const core::Mat<const float>& other,
                           LeftSide left, bool later, const core::Mat<float>& out) HWY_ATTR {
     std::fill_n(sum, steps * n, 0.0f);

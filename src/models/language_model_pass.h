@@ -14,7 +14,7 @@ namespace hognose::models {
 struct PassOptions {
   size_t rows = 0;  // of the longest sequence
   Checkpointing checkpointing = Checkpointing::kNone;
-  bool exact = false;  // products of the forward pass in f32
+  bool exact = false;  // products in f32; otherwise operands may be rounded to bf16
   bool half = false;   // products in F16
   float dropout = 0.0f;
 };

@@ -30,7 +30,7 @@ struct Piece {
 struct TapeOptions {
   size_t rows = 0;  // of the longest sequence
   Checkpointing checkpointing = Checkpointing::kNone;
-  bool exact = false;         // products of the forward pass in f32
+  bool exact = false;         // products in f32; otherwise operands may be rounded to bf16
   bool half = false;          // products in F16
   size_t other_cols = 0;      // the largest K of products outside the backbone
   size_t other_products = 0;  // GradContext::products that they need

@@ -100,8 +100,12 @@ size_t Linear::GradientScratch(size_t row_count) const {
 void Linear::InputGradient(GradContext& g, core::Mat<const float> dy, core::Mat<float> dx,
                            bool accumulate) const {
   dy = Operand(g, dy, g.half_left);
-  kernels::Matmul(g.ctx.exec,
-                  {.a = dy, .w = &w, .c = dx, .accumulate = accumulate, .scratch = g.products});
+  kernels::Matmul(g.ctx.exec, {.a = dy,
+                               .w = &w,
+                               .c = dx,
+                               .accumulate = accumulate,
+                               .round_bf16 = g.rounds_bf16(),
+                               .scratch = g.products});
   if (lora.rank() == 0) return;
   kernels::Matmul(
       g.ctx.exec,
@@ -120,6 +124,7 @@ void Linear::WeightGradient(GradContext& g, core::Mat<const float> x,
                                  .b = right,
                                  .c = {to.data, left.cols, right.cols, right.cols},
                                  .accumulate = true,
+                                 .round_bf16 = g.rounds_bf16(),
                                  .scratch = g.products});
   };
   add(dy, x, dw);

@@ -37,6 +37,9 @@ struct GradContext {
   // side.
   bool half = false;
   core::Vec<float> half_left = {}, half_right = {};
+
+  // Whether products may read their operands rounded to BF16.
+  bool rounds_bf16() const { return !ctx.exact && !half; }
 };
 
 // A low-rank addition to a matrix: w + scale b a. Source: E. Hu et al., "LoRA", 2021.

@@ -21,7 +21,7 @@ struct TaskOptions {
   size_t steps = 1;
   uint64_t seed = 0;
   models::Checkpointing checkpointing = models::Checkpointing::kNone;
-  bool exact = true;  // products of the forward pass in f32
+  bool exact = true;  // products in f32; otherwise operands may be rounded to bf16
   bool half = false;  // products in F16
   float dropout = 0.0f;
   float adapter_scale = 1.0f;  // of adapters among the tensors

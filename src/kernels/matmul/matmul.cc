@@ -4,6 +4,9 @@
 #include <cstring>
 #include <vector>
 
+#include "kernels/matmul/matmul_blocks.h"
+#include "kernels/target.h"
+
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "kernels/matmul/matmul.cc"
 #include "hwy/foreach_target.h"
@@ -11,29 +14,12 @@
 #include "hwy/highway.h"
 #include "kernels/product_tile-inl.h"
 
-namespace hognose::kernels {
-#ifndef HOGNOSE_MATMUL_ONCE_
-#define HOGNOSE_MATMUL_ONCE_
-// Rows of c whose left side is packed at once when it is transposed.
-constexpr size_t kMaxPackedRows = 3072;
-// Rows and columns of c in one task: its part of a is in the second-level cache, a panel of b in
-// the first or second.
-constexpr size_t kTaskRows = 96;
-constexpr size_t kTaskCols = 128;
-constexpr size_t kPackRows = 16;  // of b or of a transposed, in one task
-
-// Rows [k0, k0 + depth) of the product's sum, rows [m0, m0 + rows) of c.
-struct Block {
-  size_t k0, depth, m0, rows;
-  float* b;  // [panels][depth][kProductCols]
-  float* a;  // [tiles][depth][kProductRows]; transposed a only
-};
-#endif
-}  // namespace hognose::kernels
-
 HWY_BEFORE_NAMESPACE();
 namespace hognose::kernels {
 namespace HWY_NAMESPACE {
+
+using internal::Block;
+using internal::kPackRows;
 
 // The right side's floats as they lie in memory; null when it must be decoded.
 struct RightSide {
@@ -71,8 +57,8 @@ void DecodeWeights(const codecs::WeightMatrix& w, size_t row, size_t begin, size
   codecs::DecodeColumns(w, row, begin, {to, count});
 }
 
-// Rows [k, end) of b into the panels, columns filled up with zeros.
-void PackB(const MatmulArgs& args, const Block& block, size_t k, size_t end) {
+// Rows [k, end) of b into panels [depth][kProductCols], columns filled up with zeros.
+void PackRowsOfB(const MatmulArgs& args, const Block& block, size_t k, size_t end) {
   const DF d;
   const size_t n_size = args.c.cols;
   const RightSide right(args);
@@ -106,6 +92,11 @@ void PackTransposedB(const MatmulArgs& args, const Block& block, size_t k, size_
     const size_t cols = std::min(kProductCols, n_size - n);
     float* to = block.b + n * block.depth + k * kProductCols;
     if (right.data != nullptr) {
+      // The next panel's rows lie far apart, which the processor does not foresee.
+      const size_t next = std::min(n + 2 * kProductCols, n_size);
+      for (size_t row = n + kProductCols; row < next; ++row) {
+        __builtin_prefetch(right.data + row * right.stride + block.k0 + k);
+      }
       TransposeInto(right.data + n * right.stride + block.k0 + k, right.stride, cols, count, to,
                     kProductCols);
     } else {
@@ -120,8 +111,13 @@ void PackTransposedB(const MatmulArgs& args, const Block& block, size_t k, size_
   }
 }
 
-// Rows [k, end) of a transposed left side into tiles of kProductRows. What the last tile lacks is
-// never read.
+void PackB(const MatmulArgs& args, const Block& block, size_t k, size_t end) {
+  if (args.transpose_b) return PackTransposedB(args, block, k, end);
+  PackRowsOfB(args, block, k, end);
+}
+
+// Rows [k, end) of a transposed left side into tiles [depth][kProductRows]. What the last tile
+// lacks is never read.
 void PackA(const MatmulArgs& args, const Block& block, size_t k, size_t end) {
   for (; k < end; ++k) {
     const float* from = args.a.Row(block.k0 + k) + block.m0;
@@ -134,7 +130,6 @@ void PackA(const MatmulArgs& args, const Block& block, size_t k, size_t end) {
   }
 }
 
-// Rows [m, m_end) of the block, columns [n, n_end) of c. Both begin with a tile.
 void MultiplyTiles(const MatmulArgs& args, const Block& block, size_t m_begin, size_t m_end,
                    size_t n_begin, size_t n_end) {
   constexpr float kOnes[kProductRows] = {1.0f, 1.0f, 1.0f, 1.0f, 1.0f, 1.0f};
@@ -174,10 +169,13 @@ namespace hognose::kernels {
 
 HWY_EXPORT(PackA);
 HWY_EXPORT(PackB);
-HWY_EXPORT(PackTransposedB);
 HWY_EXPORT(MultiplyTiles);
 
 namespace {
+
+using internal::Block;
+using internal::BlockPasses;
+using internal::kPackRows;
 
 // A multiple of every target's tile.
 constexpr size_t kPadded = 64;
@@ -185,34 +183,45 @@ constexpr size_t kRows = 6;
 
 size_t Rounded(size_t size, size_t to) { return (size + to - 1) / to * to; }
 
-void MultiplyBlock(core::Exec& exec, const MatmulArgs& args, const Block& block) {
-  const size_t tasks = (block.depth + kPackRows - 1) / kPackRows;
-  const size_t pack_a = args.transpose_a ? tasks : 0;
-  const size_t pack_b = block.m0 == 0 ? tasks : 0;  // else the panels are there already
+BlockPasses Passes(const MatmulArgs& args) {
+  const bool bf16 = args.w == nullptr || (args.w->encoding == codecs::Encoding::kPlain &&
+                                          args.w->values.dtype == core::DType::kBF16);
+  if (args.round_bf16 && bf16 && !args.transpose_b && UseAvx512Bf16()) {
+    return internal::Avx512Bf16Passes();
+  }
+  return {.pack_a = args.transpose_a ? &HWY_DYNAMIC_DISPATCH(PackA) : nullptr,
+          .pack_b = &HWY_DYNAMIC_DISPATCH(PackB),
+          .multiply = &HWY_DYNAMIC_DISPATCH(MultiplyTiles)};
+}
+
+void MultiplyBlock(core::Exec& exec, const MatmulArgs& args, const Block& block,
+                   const BlockPasses& passes) {
+  const size_t a_rows = args.transpose_a ? block.depth : block.rows;
+  const size_t pack_a = passes.pack_a == nullptr ? 0 : (a_rows + kPackRows - 1) / kPackRows;
+  // The panels are there already for later rows.
+  const size_t pack_b = block.m0 == 0 ? (block.depth + kPackRows - 1) / kPackRows : 0;
   exec.pool.Run(pack_a + pack_b, [&](size_t task) {
-    const size_t k = (task < pack_b ? task : task - pack_b) * kPackRows;
-    const size_t end = std::min(k + kPackRows, block.depth);
-    if (task < pack_b && args.transpose_b) {
-      return HWY_DYNAMIC_DISPATCH(PackTransposedB)(args, block, k, end);
-    }
-    if (task < pack_b) return HWY_DYNAMIC_DISPATCH(PackB)(args, block, k, end);
-    HWY_DYNAMIC_DISPATCH(PackA)(args, block, k, end);
+    const bool right = task < pack_b;
+    const size_t begin = (right ? task : task - pack_b) * kPackRows;
+    const size_t end = std::min(begin + kPackRows, right ? block.depth : a_rows);
+    (right ? passes.pack_b : passes.pack_a)(args, block, begin, end);
   });
-  const size_t row_tasks = (block.rows + kTaskRows - 1) / kTaskRows;
+  const size_t row_tasks = (block.rows + internal::kTaskRows - 1) / internal::kTaskRows;
   const size_t step = Rounded((block.rows + row_tasks - 1) / row_tasks, kRows);
-  const size_t col_tasks = (args.c.cols + kTaskCols - 1) / kTaskCols;
+  const size_t col_tasks = (args.c.cols + internal::kTaskCols - 1) / internal::kTaskCols;
   exec.pool.Run(row_tasks * col_tasks, [&](size_t task) {
-    const size_t m = task / col_tasks * step, n = task % col_tasks * kTaskCols;
+    const size_t m = task / col_tasks * step, n = task % col_tasks * internal::kTaskCols;
     if (m >= block.rows) return;
-    HWY_DYNAMIC_DISPATCH(MultiplyTiles)
-    (args, block, m, std::min(m + step, block.rows), n, std::min(n + kTaskCols, args.c.cols));
+    passes.multiply(args, block, m, std::min(m + step, block.rows), n,
+                    std::min(n + internal::kTaskCols, args.c.cols));
   });
 }
 
 }  // namespace
 
 size_t MatmulScratch(size_t m, size_t n) {
-  return kMatmulDepth * (Rounded(n, kPadded) + Rounded(std::min(m, kMaxPackedRows), kRows));
+  return kMatmulDepth *
+         (Rounded(n, kPadded) + Rounded(std::min(m, internal::kMaxPackedRows), kRows));
 }
 
 void Matmul(core::Exec& exec, const MatmulArgs& args) noexcept {
@@ -224,7 +233,8 @@ void Matmul(core::Exec& exec, const MatmulArgs& args) noexcept {
   HOGNOSE_DCHECK((args.transpose_b ? b_rows : b_cols) == args.c.cols);
   HOGNOSE_DCHECK(args.scratch.size >= MatmulScratch(args.c.rows, args.c.cols));
   float* packed_a = args.scratch.data + kMatmulDepth * Rounded(args.c.cols, kPadded);
-  const size_t max_rows = args.transpose_a ? kMaxPackedRows : args.c.rows;
+  const BlockPasses passes = Passes(args);
+  const size_t max_rows = passes.pack_a == nullptr ? args.c.rows : internal::kMaxPackedRows;
   for (size_t k = 0; k < depth; k += kMatmulDepth) {
     for (size_t m = 0; m < args.c.rows; m += max_rows) {
       MultiplyBlock(exec, args,
@@ -233,7 +243,8 @@ void Matmul(core::Exec& exec, const MatmulArgs& args) noexcept {
                      .m0 = m,
                      .rows = std::min(max_rows, args.c.rows - m),
                      .b = args.scratch.data,
-                     .a = packed_a});
+                     .a = packed_a},
+                    passes);
     }
   }
 }

@@ -3,13 +3,16 @@
 // Formula    c[m, n] (+)= sum_k a[m, k] b[k, n]; with `transpose_a` a[k, m], `transpose_b` b[n, k].
 // Operands   a [M, K] ([K, M] with transpose_a) f32; b [K, N] ([N, K] with transpose_b) f32, or in
 //            its place `w`, weights in any stored type (codecs/quantized.h), decoded on the way; c
-//            [M, N] f32, no alias. Any M, K, N >= 1. (linear has x w^T for any number of rows, each
-//            with the same bits in all company; here many rows are faster.)
+//            [M, N] f32, no alias. Any M, K, N >= 1. With `round_bf16` the operands may be rounded
+//            to bf16, and are where the processor multiplies those faster (AVX3_BF16; not with
+//            transpose_b, nor for weights in other types). (linear has x w^T for any number of
+//            rows, each with the same bits in all company; here many rows are faster.)
 // Scratch    MatmulScratch floats: panels of b, and of a when it is transposed.
 // Threads    blocks of c, fixed by the shape: an element is one sum over k in the same order for
 //            any thread count, begun anew with every kMatmulDepth of k.
 // Errors     none; shapes are checked by HOGNOSE_DCHECK.
-// Accuracy   |error| <= (min(K, kMatmulDepth) + K / kMatmulDepth + 2) eps sum_k |a b|.
+// Accuracy   |error| <= (min(K, kMatmulDepth) + K / kMatmulDepth + 2) eps sum_k |a b|, after the
+//            operands' rounding if there is one.
 // Cost       2 M K N operations.
 // Source     K. Goto, R. van de Geijn, "Anatomy of high-performance matrix multiplication", 2008.
 //            Oracle: MatmulRef, scalar, double accumulation.
@@ -32,6 +35,7 @@ struct MatmulArgs {
   bool transpose_b = false;
   core::Mat<float> c = {};
   bool accumulate = false;
+  bool round_bf16 = false;
   core::Vec<float> scratch = {};
 };
 

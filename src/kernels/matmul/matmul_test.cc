@@ -138,12 +138,63 @@ TEST(Matmul, TakesWeightsIn16Bits) {
   });
 }
 
+// Rounded operands are what the products are computed with: the oracle gets them rounded, and the
+// same bound holds. Where nothing is rounded this shows that the flag does nothing.
+TEST(Matmul, RoundsOperandsToBf16WhereThatIsFaster) {
+  core::ThreadPool pool(2);
+  core::Exec exec{pool};
+  ForEachTarget([&] {
+    core::Rng rng(5);
+    for (const Shape& s : kShapes) {
+      for (const bool transpose : {false, true}) {
+        Case v(rng, s, transpose);
+        v.args.accumulate = transpose;
+        v.args.round_bf16 = true;
+        std::vector<float> a = v.a, b = v.b;
+        for (std::vector<float>* operand : {&a, &b}) {
+          for (float& x : *operand) x = codecs::Decode(codecs::EncodeBF16(x));
+        }
+        MatmulArgs want = v.Want();
+        if (UseAvx512Bf16()) want.a.data = a.data(), want.b.data = b.data();
+        MatmulRef(want);
+        Matmul(exec, v.args);
+        ASSERT_TRUE(CloseToScale(v.c, v.want, Tolerance(s)))
+            << s.m << " " << s.k << " " << s.n << " " << transpose;
+      }
+    }
+  });
+}
+
+TEST(Matmul, RoundsRowsForWeightsInBf16) {
+  core::ThreadPool pool(2);
+  core::Exec exec{pool};
+  ForEachTarget([&] {
+    core::Rng rng(6);
+    const Shape s{11, 271, 70};
+    Case v(rng, s, false);
+    std::vector<core::BFloat16> bits(s.k * s.n);
+    for (auto& bit : bits) bit = codecs::EncodeBF16(static_cast<float>(rng.Uniform(-1.0, 1.0)));
+    const codecs::WeightMatrix w(core::TensorView{bits.data(), core::DType::kBF16, 2, {s.k, s.n}});
+    v.args.b = {};
+    v.args.w = &w;
+    v.args.round_bf16 = true;
+    std::vector<float> a = v.a;
+    for (float& x : a) x = codecs::Decode(codecs::EncodeBF16(x));
+    MatmulArgs want = v.Want();
+    if (UseAvx512Bf16()) want.a.data = a.data();
+    MatmulRef(want);
+    Matmul(exec, v.args);
+    ASSERT_TRUE(CloseToScale(v.c, v.want, Tolerance(s)));
+  });
+}
+
 TEST(Matmul, ThreadsHaveTheSameBits) {
   ForEachTarget([&] {
     for (const bool transpose : {false, true}) {
       core::Rng rng(2);
       const Shape s{300, 270, 140};
       Case one(rng, s, transpose);
+      one.args.round_bf16 = transpose;
       std::vector<float> c = one.c, scratch = one.scratch;
       MatmulArgs other = one.args;
       other.c.data = c.data();

@@ -128,7 +128,7 @@ core::Result<Prepared> PrepareNew(const TrainFlags& f) {
 core::Result<int> TrainSequence(const TrainFlags& f) {
   auto prepared = SourceOf(f).empty() ? PrepareNew(f) : PrepareContinued(f);
   HOGNOSE_TRY(prepared.status());
-  const Start& start = prepared->start;
+  Start& start = prepared->start;
   HOGNOSE_ASSIGN(const double min_a_log, LeastALog(f, start));
   HOGNOSE_ASSIGN(const auto pool, runtime::NewPool(f.common.threads.value_or(0), f.common.pin));
   HOGNOSE_ASSIGN(const auto model, models::BuildSequence({.config = start.config,

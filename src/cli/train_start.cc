@@ -136,8 +136,8 @@ core::Status CheckUnknown(const TrainFlags& f, const Start& start,
 
 namespace {
 
-// Gives a tensor's pages back where they are a file's.
-void Drop(const Start& start, const core::TensorView& tensor) {
+// Gives a file's pages of a tensor back.
+void DropPages(const Start& start, const core::TensorView& tensor) {
   for (const auto& file : start.folder.files) file.DropPages(tensor);
 }
 
@@ -148,7 +148,7 @@ core::Status CheckFinite(core::Exec exec, const Start& start) {
       return core::Status::Failed(
           fmt::format("{}: {}: element {} is not a finite number", start.weights, name, *bad));
     }
-    Drop(start, tensor);
+    DropPages(start, tensor);
   }
   return {};
 }
@@ -173,8 +173,7 @@ core::Status CheckFrozenBound(const Start& start, const models::GradientMap& tra
 
 }  // namespace
 
-core::Result<train::Parameters> MakeParameters(const TrainFlags& f, core::Exec exec,
-                                               const Start& start,
+core::Result<train::Parameters> MakeParameters(const TrainFlags& f, core::Exec exec, Start& start,
                                                const std::vector<std::string>& unknown,
                                                double min_a_log) {
   const auto frozen = [&](std::string_view name) {
@@ -190,7 +189,10 @@ core::Result<train::Parameters> MakeParameters(const TrainFlags& f, core::Exec e
   }
   HOGNOSE_TRY(CheckFinite(exec, start));
   // The model is never in memory twice.
-  const auto copied = [&](const core::TensorView& tensor) { Drop(start, tensor); };
+  const auto copied = [&](const core::TensorView& tensor) {
+    DropPages(start, tensor);
+    std::erase_if(start.fresh.memory, [&](const auto& m) { return m.data() == tensor.data; });
+  };
   const bool adam = f.optimizer == "adamw";
   HOGNOSE_ASSIGN(auto parameters,
                  train::Parameters::Create(start.tensors(), start.weights,

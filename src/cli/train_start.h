@@ -48,9 +48,11 @@ core::Status AddFile(const std::string& path, const std::string& name, Start& st
 // The least A_log for --max-spectral-radius, -infinity without it.
 core::Result<double> LeastALog(const TrainFlags& flags, const Start& start);
 // Everything that isn't frozen is trained; the model doesn't use the `unknown` tensors, which stay
-// as they are. Fails on numbers that aren't finite, and on a frozen A_log below `min_a_log`.
+// as they are. Takes the values of a new model from `start`: those of what is trained are not to be
+// read there any more. Fails on numbers that aren't finite, and on a frozen A_log below
+// `min_a_log`.
 core::Result<train::Parameters> MakeParameters(const TrainFlags& flags, core::Exec exec,
-                                               const Start& start,
+                                               Start& start,
                                                const std::vector<std::string>& unknown,
                                                double min_a_log);
 // One warning of tensors that the model doesn't use, or an error with --strict.

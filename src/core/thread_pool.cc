@@ -2,6 +2,8 @@
 
 #include <sched.h>
 
+#include <utility>
+
 #include "core/check.h"
 #include "core/cpu.h"
 #include "core/fp_env.h"
@@ -15,6 +17,9 @@ constexpr int kSpins = 2000;
 // A waiting caller yields its core after this many looks, so that an oversubscribed machine goes
 // on.
 constexpr int kSpinsBeforeYield = 20000;
+
+// The pool of whose tasks this thread runs one.
+thread_local const ThreadPool* running = nullptr;
 
 void Pause() {
 #if defined(__x86_64__)
@@ -77,7 +82,9 @@ void ThreadPool::TakeShare(uint64_t round, size_t k) {
     if (i >= end) return;
     // Success means that the round is still open, so `task` is this round's and is alive.
     if (!shared.compare_exchange_weak(ticket, ticket + 1, std::memory_order_acq_rel)) continue;
+    const ThreadPool* before = std::exchange(running, this);
     (*task)(i);
+    running = before;
     done_.fetch_add(1, std::memory_order_release);
     ticket = shared.load(std::memory_order_acquire);
   }
@@ -86,7 +93,7 @@ void ThreadPool::TakeShare(uint64_t round, size_t k) {
 void ThreadPool::Run(size_t count, Task task) {
   if (count == 0) return;
   HOGNOSE_CHECK(count < 0xFFFFFFFFu);
-  if (workers_.empty() || count == 1) {
+  if (workers_.empty() || count == 1 || running == this) {
     for (size_t i = 0; i < count; ++i) task(i);
     return;
   }

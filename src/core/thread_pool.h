@@ -28,8 +28,9 @@ class ThreadPool {
 
   size_t threads() const { return workers_.size() + 1; }
 
-  // Calls task(i) once for every i in [0, count) and returns when all are done. Not reentrant: one
-  // caller at a time, no call from inside a task. Does not allocate.
+  // Calls task(i) once for every i in [0, count) and returns when all are done. One caller at a
+  // time; a call from inside a task runs its tasks one after the other on the task's own thread.
+  // Does not allocate.
   void Run(size_t count, FunctionRef<void(size_t task)> task);
 
  private:

@@ -30,6 +30,26 @@ TEST(ThreadPool, RunsEveryTaskOnce) {
   }
 }
 
+TEST(ThreadPool, ATaskMayRunTasksOnItsOwnThread) {
+  ThreadPool pool(3), other(2);
+  for (int round = 0; round < 200; ++round) {
+    std::vector<size_t> sums(7, 0);
+    pool.Run(sums.size(), [&](size_t i) {
+      const auto self = std::this_thread::get_id();
+      pool.Run(5, [&](size_t k) {
+        EXPECT_EQ(std::this_thread::get_id(), self);
+        pool.Run(2, [&](size_t j) { sums[i] += k * j; });
+      });
+    });
+    for (const size_t sum : sums) ASSERT_EQ(sum, 10u);
+    ExpectEachOnce(pool, 64);
+  }
+  // Another pool's tasks are not this one's.
+  other.Run(2, [&](size_t i) {
+    if (i == 0) ExpectEachOnce(pool, 64);
+  });
+}
+
 TEST(ThreadPool, PinsItsWorkersOnRequestAndNeverTheCaller) {
   const auto affinity = [] {
     cpu_set_t set;

@@ -51,6 +51,13 @@ core::Result<Tape> Tape::Create(const Backbone& backbone, const core::Exec& exec
     const core::Vec<float> ones = arena.NewVec<float>(o.rows);
     if (ones.data != nullptr) std::fill_n(ones.data, ones.size, 1.0f);
     tape.g_.ones = ones;
+    // One allocation for all: each is rounded up to whole pages, which may be huge.
+    const auto part = [&](size_t bytes) {
+      return core::Arena::Over(arena.NewVec<float>(bytes / sizeof(float)));
+    };
+    tape.g_.scratch = part(scratch);
+    tape.kept_.clear();
+    for (const size_t bytes : kept) tape.kept_.push_back(part(bytes));
   };
   tape.dropout_ = o.dropout;
   tape.checkpointing_ = o.checkpointing;
@@ -59,13 +66,6 @@ core::Result<Tape> Tape::Create(const Backbone& backbone, const core::Exec& exec
   carve(measure);
   HOGNOSE_ASSIGN(tape.memory_, core::Arena::Allocate(measure.used()));
   carve(tape.memory_);
-  HOGNOSE_ASSIGN(tape.g_.scratch, core::Arena::Allocate(scratch));
-  tape.bytes_ = measure.used() + scratch;
-  for (const size_t bytes : kept) {
-    HOGNOSE_ASSIGN(core::Arena arena, core::Arena::Allocate(bytes));
-    tape.kept_.push_back(std::move(arena));
-    tape.bytes_ += bytes;
-  }
   return tape;
 }
 

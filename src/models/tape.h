@@ -58,7 +58,7 @@ class Tape {
                             std::span<const Piece> pieces);
 
   nn::GradContext& context() { return g_; }
-  size_t bytes() const { return bytes_; }
+  size_t bytes() const { return memory_.used(); }
 
  private:
   explicit Tape(nn::GradContext g) : g_(std::move(g)) {}
@@ -81,10 +81,9 @@ class Tape {
   float dropout_ = 0.0f;
   std::optional<uint64_t> noise_;
   core::Vec<float> norm_scratch_;
-  std::vector<core::Arena> kept_;  // of each block; kLayer: of the block at hand
-  core::Arena memory_;
+  std::vector<core::Arena> kept_;  // of each block; kLayer: of the block at hand; in memory_
+  core::Arena memory_;             // of everything here
   std::vector<nn::TrainSegment> segments_;
-  size_t bytes_ = 0;
 };
 
 }  // namespace hognose::models

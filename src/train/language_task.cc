@@ -53,31 +53,29 @@ LanguageTask::LanguageTask(core::Exec exec, const core::Value& config, const std
       data_(data),
       evaluation_(evaluation),
       batches_(std::move(batches)),
-      options_(options),
-      ids_(options.length + 1) {
-  targets_.reserve(options.length);
-}
+      options_(options) {}
 
 core::Status LanguageTask::Bind(const core::TensorMap& tensors,
-                                const models::GradientMap& gradients) {
-  const models::Checkpoint checkpoint{.config = config_,
-                                      .config_name = where_,
-                                      .tensors = tensors,
-                                      .weights_name = "weights",
-                                      .gradients = &gradients,
-                                      .adapter_scale = options_.adapter_scale};
-  HOGNOSE_ASSIGN(model_, models::Build(checkpoint));
-  if (pass_) return {};
-  auto pass = models::LanguageModelPass::Create(*model_, exec_,
-                                                {.rows = options_.length,
-                                                 .checkpointing = options_.checkpointing,
-                                                 .exact = options_.exact,
-                                                 .half = options_.half,
-                                                 .dropout = options_.dropout});
-  if (!pass.ok()) {
-    return core::Status::Failed(fmt::format("{}: {}", where_, pass.status().message()));
+                                std::span<const models::GradientMap> gradients) {
+  lanes_.resize(gradients.size());
+  for (size_t i = 0; i < lanes_.size(); ++i) {
+    Lane& lane = lanes_[i];
+    const models::Checkpoint checkpoint{.config = config_,
+                                        .config_name = where_,
+                                        .tensors = tensors,
+                                        .weights_name = "weights",
+                                        .gradients = &gradients[i],
+                                        .adapter_scale = options_.adapter_scale};
+    HOGNOSE_ASSIGN(lane.model, models::Build(checkpoint));
+    if (lane.pass) continue;
+    auto pass = models::LanguageModelPass::Create(*lane.model, exec_, options_.pass_options());
+    if (!pass.ok()) {
+      return core::Status::Failed(fmt::format("{}: {}", where_, pass.status().message()));
+    }
+    lane.pass.emplace(std::move(*pass));
+    lane.tokens.resize(options_.length + 1);
+    lane.targets.reserve(options_.length);
   }
-  pass_.emplace(std::move(*pass));
   return {};
 }
 
@@ -89,32 +87,34 @@ size_t LanguageTask::Targets(size_t step) {
   return count;
 }
 
-void LanguageTask::Fill(const TokenData& data, size_t begin, size_t length) {
-  data.Copy(begin, std::span(ids_).first(length + 1));
-  targets_.assign(ids_.begin() + 1, ids_.begin() + 1 + static_cast<ptrdiff_t>(length));
+void LanguageTask::Lane::Fill(const TokenData& data, size_t begin, size_t length) {
+  data.Copy(begin, std::span(tokens).first(length + 1));
+  targets.assign(tokens.begin() + 1, tokens.begin() + 1 + static_cast<ptrdiff_t>(length));
   for (const size_t end : EndsIn(data, begin, length)) {
-    targets_[end - begin - 1] = kernels::kIgnored;
+    targets[end - begin - 1] = kernels::kIgnored;
   }
-  pieces_.clear();
+  pieces.clear();
   const std::vector<size_t> starts = SegmentStarts(data, begin, length);
   for (size_t i = 0; i < starts.size(); ++i) {
     const size_t end = i + 1 < starts.size() ? starts[i + 1] : length;
-    pieces_.push_back({.begin = starts[i], .count = end - starts[i]});
+    pieces.push_back({.begin = starts[i], .count = end - starts[i]});
   }
 }
 
-double LanguageTask::Row(size_t step, size_t row, float scale) {
-  Fill(data_, batches_.Begin(step, row), options_.length);
-  return pass_->LossAndGradients(*model_, ids(), targets_, pieces_, scale,
-                                 options_.Noise(step, row));
+double LanguageTask::Row(size_t step, size_t row, float scale, size_t lane) {
+  Lane& l = lanes_[lane];
+  l.Fill(data_, batches_.Begin(step, row), options_.length);
+  return l.pass->LossAndGradients(*l.model, l.ids(), l.targets, l.pieces, scale,
+                                  options_.Noise(step, row));
 }
 
 double LanguageTask::Evaluate() {
+  Lane& lane = lanes_.front();
   double sum = 0.0;
   const size_t last = evaluation_->size() - 1;
   for (size_t begin = 0; begin < last; begin += options_.length) {
-    Fill(*evaluation_, begin, std::min(options_.length, last - begin));
-    sum += pass_->Loss(*model_, ids(), targets_, pieces_);
+    lane.Fill(*evaluation_, begin, std::min(options_.length, last - begin));
+    sum += lane.pass->Loss(*lane.model, lane.ids(), lane.targets, lane.pieces);
   }
   return sum / static_cast<double>(CountTargets(*evaluation_, 0, last));
 }

@@ -30,10 +30,12 @@ class LanguageTask : public Task {
       core::Exec exec, const core::Value& config, const std::string& where, const TokenData& data,
       const TokenData* evaluation, const TaskOptions& options);
 
-  core::Status Bind(const core::TensorMap& tensors, const models::GradientMap& gradients) override;
+  core::Status Bind(const core::TensorMap& tensors,
+                    std::span<const models::GradientMap> lanes) override;
+  size_t lane_bytes() const override { return lanes_.front().pass->bytes(); }
   size_t rows() const override { return options_.batch * options_.accumulate; }
   size_t Targets(size_t step) override;
-  double Row(size_t step, size_t row, float scale) override;
+  double Row(size_t step, size_t row, float scale, size_t lane) override;
   bool has_evaluation() const override { return evaluation_ != nullptr; }
   double Evaluate() override;
   size_t tokens_per_step() const override { return rows() * options_.length; }
@@ -42,9 +44,17 @@ class LanguageTask : public Task {
   LanguageTask(core::Exec exec, const core::Value& config, const std::string& where,
                const TokenData& data, const TokenData* evaluation, Batches batches,
                const TaskOptions& options);
-  // ids_, targets_ and pieces_ of the window at `begin`; fewer than L at the end of the data.
-  void Fill(const TokenData& data, size_t begin, size_t length);
-  std::span<const int32_t> ids() const { return std::span(ids_).first(targets_.size()); }
+  struct Lane {
+    std::optional<models::LanguageModel> model;
+    std::optional<models::LanguageModelPass> pass;
+    std::vector<int32_t> tokens;  // L + 1
+    std::vector<int32_t> targets;
+    std::vector<models::Piece> pieces;
+
+    // The window at `begin`; fewer than L at the end of the data.
+    void Fill(const TokenData& data, size_t begin, size_t length);
+    std::span<const int32_t> ids() const { return std::span(tokens).first(targets.size()); }
+  };
 
   core::Exec exec_;
   const core::Value& config_;
@@ -53,11 +63,7 @@ class LanguageTask : public Task {
   const TokenData* evaluation_;
   Batches batches_;
   TaskOptions options_;
-  std::optional<models::LanguageModel> model_;
-  std::optional<models::LanguageModelPass> pass_;
-  std::vector<int32_t> ids_;  // L + 1
-  std::vector<int32_t> targets_;
-  std::vector<models::Piece> pieces_;
+  std::vector<Lane> lanes_;
 };
 
 }  // namespace hognose::train

@@ -58,7 +58,7 @@ class DocumentsTest : public ::testing::TestWithParam<const char*> {
     const core::Vec<float> gradients = run.parameters().gradients();
     std::fill_n(gradients.data, gradients.size, 0.0f);
     Pass pass{.targets = run.task().Targets(0), .evaluation = run.task().Evaluate()};
-    for (size_t row = 0; row < rows; ++row) pass.loss += run.task().Row(0, row, 1.0f);
+    for (size_t row = 0; row < rows; ++row) pass.loss += run.task().Row(0, row, 1.0f, 0);
     pass.gradients = run.Gradients();
     return pass;
   }

@@ -103,9 +103,11 @@ void Parameters::Carve(core::Arena& arena, const ParameterOptions& options) {
 
 size_t Parameters::bytes() const { return memory_.used(); }
 
-models::GradientMap Parameters::gradient_map() const {
+models::GradientMap Parameters::gradient_map(core::Vec<float> gradients) const {
   models::GradientMap map;
-  for (const Parameter& p : parameters_) map[p.name] = gradient(p);
+  for (const Parameter& p : parameters_) {
+    map[p.name] = {gradients.data + p.offset, p.view.elements()};
+  }
   return map;
 }
 

@@ -67,7 +67,9 @@ class Parameters {
 
   // What the model reads. Update() must follow every change of values.
   const core::TensorMap& tensors() const { return tensors_; }
-  models::GradientMap gradient_map() const;
+  // Each tensor's part of gradients(), or of another such buffer.
+  models::GradientMap gradient_map() const { return gradient_map(gradients_); }
+  models::GradientMap gradient_map(core::Vec<float> gradients) const;
   void Update(core::Exec exec);
 
   // The values by name, f32, and the frozen tensors: what is saved.

@@ -8,6 +8,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "core/value.h"
 #include "models/registry.h"
@@ -28,10 +29,12 @@ class SequenceTask : public Task {
                                                             const SequenceData& data,
                                                             const TaskOptions& options);
 
-  core::Status Bind(const core::TensorMap& tensors, const models::GradientMap& gradients) override;
+  core::Status Bind(const core::TensorMap& tensors,
+                    std::span<const models::GradientMap> lanes) override;
+  size_t lane_bytes() const override { return lanes_.front().pass->bytes(); }
   size_t rows() const override { return options_.batch * options_.accumulate; }
   size_t Targets(size_t step) override;
-  double Row(size_t step, size_t row, float scale) override;
+  double Row(size_t step, size_t row, float scale, size_t lane) override;
   bool has_evaluation() const override { return data_.split().validation != 0; }
   double Evaluate() override;
   size_t tokens_per_step() const override { return rows() * options_.length; }
@@ -52,8 +55,11 @@ class SequenceTask : public Task {
   const SequenceData& data_;
   Batches batches_;
   TaskOptions options_;
-  std::optional<models::SequenceModel> model_;
-  std::optional<models::SequenceModelPass> pass_;
+  struct Lane {
+    std::optional<models::SequenceModel> model;
+    std::optional<models::SequenceModelPass> pass;
+  };
+  std::vector<Lane> lanes_;
   nn::State before_, after_;  // of a window in evaluation
 };
 

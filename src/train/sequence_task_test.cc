@@ -139,10 +139,11 @@ class Tasks {
     Bind();
   }
   void Bind() {
-    const auto status = task_->Bind(parameters_->tensors(), parameters_->gradient_map());
+    const models::GradientMap gradients = parameters_->gradient_map();
+    const auto status = task_->Bind(parameters_->tensors(), {&gradients, 1});
     EXPECT_TRUE(status.ok()) << status.message();
   }
-  double Loss() { return task_->Row(0, 0, 0.0f); }
+  double Loss() { return task_->Row(0, 0, 0.0f, 0); }
 
   core::ThreadPool pool_;
   core::Value config_;
@@ -161,7 +162,7 @@ TEST(SequenceTaskTest, TheLossRisesAlongTheGradient) {
       Tasks t(architecture, 16, labels);
       const core::Vec<float> p = t.parameters_->values(), g = t.parameters_->gradients();
       std::fill_n(g.data, g.size, 0.0f);
-      const double loss = t.task_->Row(0, 0, 1.0f);
+      const double loss = t.task_->Row(0, 0, 1.0f, 0);
       const std::vector<float> start(p.data, p.data + p.size), direction(g.data, g.data + g.size);
       double squares = 0.0;
       for (const float d : direction) squares += double{d} * d;
@@ -189,7 +190,7 @@ TEST(SequenceTaskTest, CheckpointingChangesNoBit) {
             layer ? models::Checkpointing::kLayer : models::Checkpointing::kNone);
     const core::Vec<float> g = t.parameters_->gradients();
     std::fill_n(g.data, g.size, 0.0f);
-    t.task_->Row(0, 1, 1.0f);
+    t.task_->Row(0, 1, 1.0f, 0);
     gradients[layer].assign(g.data, g.data + g.size);
   }
   EXPECT_TRUE(testing::SameBits(gradients[0], gradients[1]));

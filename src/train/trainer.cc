@@ -4,6 +4,8 @@
 
 #include <algorithm>
 #include <cmath>
+#include <numeric>
+#include <utility>
 
 #include "core/fp_env.h"
 #include "kernels/find_nonfinite/find_nonfinite.h"
@@ -19,6 +21,12 @@ void LossScale::Adjust(bool finite) {
     scale = std::min(scale * 2.0, kLargest);
     good_steps = 0;
   }
+}
+
+size_t LaneCount(size_t rows, size_t lane_bytes, size_t other_bytes) {
+  constexpr size_t kAlways = size_t{32} << 20, kShare = 4;
+  const size_t room = std::max(kAlways, (other_bytes + lane_bytes) / kShare);
+  return std::min(std::max(rows, size_t{1}), 1 + room / std::max(lane_bytes, size_t{1}));
 }
 
 double LeastALog(double max_spectral_radius, double dt_low) {
@@ -42,7 +50,58 @@ void Trainer::Restore(size_t step, size_t updates, const LossScale& scale) {
 
 core::Status Trainer::Bind() {
   parameters_.Update(exec_);
-  return task_.Bind(parameters_.tensors(), parameters_.gradient_map());
+  if (!lanes_.empty()) return BindLanes();
+  lanes_ = {parameters_.gradients()};
+  HOGNOSE_TRY(BindLanes());
+  HOGNOSE_TRY(AddLanes());
+  return lanes_.size() == 1 ? core::Status() : BindLanes();
+}
+
+core::Status Trainer::BindLanes() {
+  std::vector<models::GradientMap> maps;
+  for (const core::Vec<float> lane : lanes_) maps.push_back(parameters_.gradient_map(lane));
+  return task_.Bind(parameters_.tensors(), maps);
+}
+
+core::Status Trainer::AddLanes() {
+  const size_t floats = lanes_[0].size;
+  const size_t count = LaneCount(task_.rows(), task_.lane_bytes() + floats * sizeof(float),
+                                 parameters_.bytes() - floats * sizeof(float));
+  core::Arena measure;
+  measure.NewVec<float>(floats);
+  while (lanes_.size() < count) {
+    HOGNOSE_ASSIGN(core::Arena arena, core::Arena::Allocate(measure.used()));
+    lanes_.push_back(arena.NewVec<float>(floats));
+    lane_memory_.push_back(std::move(arena));
+  }
+  losses_.resize(task_.rows());
+  return {};
+}
+
+double Trainer::ForwardAndBackward(float scale) {
+  const auto run = [&](size_t lane) {
+    const core::FlushDenormals flush;
+    std::fill_n(lanes_[lane].data, lanes_[lane].size, 0.0f);
+    for (size_t row = lane; row < task_.rows(); row += lanes_.size()) {
+      losses_[row] = task_.Row(step_, row, scale, lane);
+    }
+  };
+  if (exec_.pool.threads() <= lanes_.size()) {
+    exec_.pool.Run(lanes_.size(), run);
+  } else {
+    for (size_t lane = 0; lane < lanes_.size(); ++lane) run(lane);
+  }
+  constexpr size_t kPerTask = size_t{1} << 16;
+  const size_t size = lanes_[0].size;
+  exec_.pool.Run((size + kPerTask - 1) / kPerTask, [&](size_t task) {
+    const size_t begin = task * kPerTask, end = std::min(size, begin + kPerTask);
+    float* sum = lanes_[0].data;
+    for (size_t lane = 1; lane < lanes_.size(); ++lane) {
+      const float* part = lanes_[lane].data;
+      for (size_t i = begin; i < end; ++i) sum[i] += part[i];
+    }
+  });
+  return std::accumulate(losses_.begin(), losses_.end(), 0.0);
 }
 
 core::Status Trainer::NotFinite(std::string_view what, double got) const {
@@ -64,13 +123,10 @@ core::Status Trainer::NotFinite(std::string_view what, double got) const {
 core::Result<StepResult> Trainer::Step(const GradientSink& sink) {
   const core::FlushDenormals flush;
   const core::Vec<float> gradients = parameters_.gradients();
-  std::fill_n(gradients.data, gradients.size, 0.0f);
   const auto targets = static_cast<double>(std::max(task_.Targets(step_), size_t{1}));
   StepResult result{.lr = options_.schedule.LearningRate(step_), .scale = scale_.scale};
   const auto scale = static_cast<float>(scale_.scale / targets);
-  double sum = 0.0;
-  for (size_t row = 0; row < task_.rows(); ++row) sum += task_.Row(step_, row, scale);
-  result.loss = sum / targets;
+  result.loss = ForwardAndBackward(scale) / targets;
   if (!std::isfinite(result.loss)) return NotFinite("loss", result.loss);
   const double squares =
       kernels::SumOfSquares(exec_, gradients, {norm_scratch_.data(), norm_scratch_.size()});

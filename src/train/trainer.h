@@ -1,6 +1,11 @@
 // Trainer: steps of gradient descent over a Task: scaled loss, clipping, the optimiser, the bound
 // on the spectral radius, and the state that a run is resumed from.
 //
+// The rows of a step are dealt to lanes in turn. A lane goes through its rows one after the other
+// and adds their gradients to a buffer of its own; then the lanes' buffers are added in their
+// order. With as many lanes as threads each lane is the work of one thread; with fewer the lanes
+// follow each other and all threads share each row.
+//
 // Everything that a step depends on is a function of the step, the seed and the state here: a
 // resumed run has the same bits as one that never stopped, for any thread count.
 #pragma once
@@ -10,7 +15,9 @@
 #include <limits>
 #include <string>
 #include <string_view>
+#include <vector>
 
+#include "core/arena.h"
 #include "core/exec.h"
 #include "core/status.h"
 #include "train/parameters.h"
@@ -52,6 +59,11 @@ struct TrainerOptions {
   double min_a_log = -std::numeric_limits<double>::infinity();
 };
 
+// How many lanes a step has: a function of sizes alone, so that the bits are the same for any
+// number of threads. Lanes beside the first may take a quarter of the memory that the run has
+// without them, or 32 MiB where that is more.
+size_t LaneCount(size_t rows, size_t lane_bytes, size_t other_bytes);
+
 // ln(-ln R / dt_low): the A_log from which exp(-exp(A_log) dt_low) <= R.
 double LeastALog(double max_spectral_radius, double dt_low);
 
@@ -84,6 +96,9 @@ class Trainer {
   void Restore(size_t step, size_t updates, const LossScale& scale);
 
  private:
+  core::Status BindLanes();
+  core::Status AddLanes();
+  double ForwardAndBackward(float scale);
   core::Status NotFinite(std::string_view what, double got) const;
   void Update(double lr, double gradient_scale);
 
@@ -94,6 +109,9 @@ class Trainer {
   LossScale scale_;
   size_t step_ = 0, updates_ = 0;
   std::vector<double> norm_scratch_;
+  std::vector<core::Vec<float>> lanes_;  // their gradients; the first are the parameters' own
+  std::vector<core::Arena> lane_memory_;
+  std::vector<double> losses_;  // of the rows
 };
 
 }  // namespace hognose::train

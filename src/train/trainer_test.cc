@@ -23,22 +23,26 @@ class Parabola : public Task {
  public:
   explicit Parabola(size_t rows) : rows_(rows) {}
 
-  core::Status Bind(const core::TensorMap& tensors, const models::GradientMap& gradients) override {
+  core::Status Bind(const core::TensorMap& tensors,
+                    std::span<const models::GradientMap> lanes) override {
     tensors_ = tensors;
-    gradients_ = gradients;
+    lanes_ = {lanes.begin(), lanes.end()};
     ++binds;
     return {};
   }
   size_t rows() const override { return rows_; }
   size_t Targets(size_t) override { return rows_; }
-  double Row(size_t, size_t row, float scale) override {
+  size_t lane_bytes() const override { return bytes; }
+  size_t lanes() const { return lanes_.size(); }
+  double Row(size_t, size_t row, float scale, size_t lane) override {
+    const models::GradientMap& gradients = lanes_[lane];
     double sum = 0.0;
     for (const auto& [name, tensor] : tensors_) {
-      const auto gradient = gradients_.find(name);
+      const auto gradient = gradients.find(name);
       for (size_t i = 0; i < tensor.elements(); ++i) {
         const float error = tensor.As<float>()[i] - static_cast<float>(row);
         sum += 0.5 * error * error;
-        if (gradient != gradients_.end()) gradient->second.data[i] += scale * error * factor;
+        if (gradient != gradients.end()) gradient->second.data[i] += scale * error * factor;
       }
     }
     return sum * loss_factor;
@@ -49,12 +53,13 @@ class Parabola : public Task {
 
   float factor = 1.0f;  // of the gradients, for the sake of wrong ones
   double loss_factor = 1.0;
+  size_t bytes = size_t{64} << 20;  // of a lane: too much for a second one
   int binds = 0;
 
  private:
   size_t rows_;
   core::TensorMap tensors_;
-  models::GradientMap gradients_;
+  std::vector<models::GradientMap> lanes_;
 };
 
 // x_proj.weight decays, D doesn't.
@@ -73,6 +78,49 @@ class ParabolaTest : public ::testing::Test {
   core::TensorMap tensors_;
   core::ThreadPool pool_{2};
 };
+
+TEST(LaneCountTest, LanesGetAQuarterOfTheMemory) {
+  constexpr size_t kMiB = size_t{1} << 20;
+  EXPECT_EQ(LaneCount(8, 4 * kMiB, 10 * kMiB), 8u);  // never more than rows
+  EXPECT_EQ(LaneCount(99, 4 * kMiB, 10 * kMiB), 9u);
+  EXPECT_EQ(LaneCount(99, 33 * kMiB, 10 * kMiB), 1u);
+  EXPECT_EQ(LaneCount(99, 100 * kMiB, 299 * kMiB), 1u);
+  EXPECT_EQ(LaneCount(99, 100 * kMiB, 300 * kMiB), 2u);
+  EXPECT_EQ(LaneCount(0, 0, 0), 1u);
+}
+
+// Gradients of lanes are added, whatever thread a lane fell to.
+TEST_F(ParabolaTest, LanesShareTheRows) {
+  for (const size_t threads : {1, 2, 3, 8}) {
+    for (const auto& [mib, lanes] : {std::pair<size_t, size_t>{1, 7}, {9, 4}, {64, 1}}) {
+      core::ThreadPool pool(threads);
+      Parameters p = MakeParameters(tensors_);
+      Parabola task(7);  // the mean row is 3
+      task.bytes = mib << 20;
+      Trainer trainer({pool}, task, p, {.schedule = {.total = 1}});
+      ASSERT_TRUE(trainer.Bind().ok());
+      const auto values = p.values();
+      const std::vector<float> before(values.data, values.data + values.size);
+      std::vector<float> got;
+      const auto result = trainer.Step([&](float) {
+        got.assign(p.gradients().data, p.gradients().data + p.gradients().size);
+        return core::Status();
+      });
+      ASSERT_TRUE(result.ok());
+      EXPECT_EQ(task.lanes(), lanes);
+      double loss = 0.0;
+      for (const auto& parameter : p.trained()) {
+        for (size_t i = 0; i < parameter.view.elements(); ++i) {
+          const size_t at = parameter.offset + i;
+          EXPECT_NEAR(got[at], before[at] - 3.0f, 8 * 7 * kEpsF32);
+          for (int row = 0; row < 7; ++row)
+            loss += 0.5 * (before[at] - row) * (before[at] - row) / 7;
+        }
+      }
+      EXPECT_NEAR(result->loss, loss, 100 * kEpsF32);
+    }
+  }
+}
 
 TEST_F(ParabolaTest, SgdByHand) {
   for (const double momentum : {0.0, 0.9}) {

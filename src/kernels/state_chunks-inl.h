@@ -53,9 +53,9 @@ struct ChunkSums {
   HWY_ALIGN float sum[kChunk];
   HWY_ALIGN float sum_lo[kChunk];
 
-  void FillBehind() {
-    std::fill(sum + steps, sum + kChunk, sum[steps - 1]);
-    std::fill(sum_lo + steps, sum_lo + kChunk, sum_lo[steps - 1]);
+  void FillBehind(float last, float last_lo) {
+    std::fill(sum + steps, sum + kChunk, last);
+    std::fill(sum_lo + steps, sum_lo + kChunk, last_lo);
   }
 };
 

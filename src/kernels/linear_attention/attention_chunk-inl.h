@@ -92,12 +92,13 @@ struct AttentionChunk : ChunkSums {
       return;
     }
     double s = 0.0;
+    float high = 0.0f, low = 0.0f;
     for (size_t t = 0; t < steps; ++t) {
       s += head.a.log_decay.Row(begin + t)[head.h];
-      sum[t] = static_cast<float>(s);
-      sum_lo[t] = static_cast<float>(s - sum[t]);
+      high = static_cast<float>(s), low = static_cast<float>(s - high);
+      sum[t] = high, sum_lo[t] = low;
     }
-    FillBehind();
+    FillBehind(high, low);
     FillDecays(*this, since, until);
   }
 

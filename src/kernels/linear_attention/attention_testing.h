@@ -30,6 +30,19 @@ struct AttentionCase {
   }
 };
 
+// A form of a call, each with another feature map and what goes with it.
+inline constexpr size_t kAttentionForms = 6;
+inline AttentionCase Form(AttentionCase c, size_t form) {
+  c.feature_map = static_cast<FeatureMap>(form % 3);
+  c.decay = form == 1 || form == 4;
+  c.normalised = form == 2 || form == 4 || form == 5;
+  c.causal = form != 3 && form != 5;
+  c.states = form % 2 == 0;
+  if (form == 1) c.scale = 0.3f;
+  return c;
+}
+inline constexpr size_t kCausalForms[] = {0, 1, 2, 4};
+
 // Rows have some floats more than their columns, which differ between operands.
 struct AttentionOperands {
   AttentionCase c;

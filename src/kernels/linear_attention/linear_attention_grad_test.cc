@@ -9,17 +9,6 @@ namespace {
 using testing::CloseToScale;
 using testing::SameBits;
 
-AttentionCase Form(AttentionCase c, size_t form) {
-  c.feature_map = static_cast<FeatureMap>(form % 3);
-  c.decay = form == 1 || form == 4;
-  c.normalised = form == 2 || form == 4 || form == 5;
-  c.causal = form != 3 && form != 5;
-  c.states = form % 2 == 0;
-  if (form == 1) c.scale = 0.3f;
-  return c;
-}
-constexpr size_t kForms = 6;
-
 // Sums over P and N, then over a chunk's steps, there and back over chunks.
 double Tolerance(const AttentionCase& c) {
   return SumTolerance(static_cast<double>(c.n + c.p + 2 * 64 + 4 * (c.l / 64) + 32));
@@ -64,7 +53,7 @@ TEST(LinearAttentionGrad, EqualsTheOracleOnEveryTarget) {
       {.l = 1000, .h = 1, .n = 128, .p = 64},                          // in spans
   };
   for (const AttentionCase& shape : shapes) {
-    for (size_t form = 0; form < kForms; ++form) {
+    for (size_t form = 0; form < kAttentionForms; ++form) {
       AttentionCase c = Form(shape, form);
       // A normalised output of one step or of one feature does not depend on q: dq is 0, and what
       // rounding leaves of terms that cancel has nothing to be compared with.
@@ -88,7 +77,7 @@ TEST(LinearAttentionGrad, ThreadsHaveTheSameBits) {
   core::ThreadPool one(1), three(3);
   core::Exec exec_one{one}, exec_three{three};
   for (const size_t heads : {2, 17}) {
-    for (size_t form = 0; form < kForms; ++form) {
+    for (size_t form = 0; form < kAttentionForms; ++form) {
       core::Rng rng(3);
       const AttentionCase c = Form({.l = 1500, .h = heads, .n = 10, .p = 6}, form);
       const AttentionOperands v(rng, c);
@@ -120,7 +109,7 @@ TEST(LinearAttentionGrad, PackedDocumentsEqualSeparateOnes) {
   core::ThreadPool pool(2);
   core::Exec exec{pool};
   core::Rng rng(4);
-  for (size_t form = 0; form < kForms; ++form) {
+  for (size_t form = 0; form < kAttentionForms; ++form) {
     AttentionCase c =
         Form({.starts = {0, 40, 41, 300, 300, 429}, .l = 429, .h = 2, .n = 9, .p = 33}, form);
     c.states = true;
@@ -149,7 +138,7 @@ TEST(LinearAttentionGrad, PiecesOfTimeChain) {
   core::Exec exec{pool};
   core::Rng rng(5);
   constexpr size_t kFirst = 70;
-  for (const size_t form : {0, 1, 2, 4}) {  // the causal ones
+  for (const size_t form : kCausalForms) {
     AttentionCase c = Form({.l = 1200, .h = 2, .n = 16, .p = 24}, form);
     c.states = true;
     const AttentionOperands v(rng, c);
@@ -244,9 +233,10 @@ class Differences {
 
 TEST(LinearAttentionGrad, OracleEqualsCentralDifferences) {
   core::Rng rng(6);
-  for (size_t form = 0; form < 3 * kForms; ++form) {
-    AttentionCase c = Form({.starts = {0, 5, 9}, .l = 9, .h = 2, .n = 3, .p = 2}, form % kForms);
-    c.feature_map = static_cast<FeatureMap>(form / kForms);
+  for (size_t form = 0; form < 3 * kAttentionForms; ++form) {
+    AttentionCase c =
+        Form({.starts = {0, 5, 9}, .l = 9, .h = 2, .n = 3, .p = 2}, form % kAttentionForms);
+    c.feature_map = static_cast<FeatureMap>(form / kAttentionForms);
     AttentionOperands v(rng, c);
     // Differences say nothing where relu has its kink, nor behind a step that forgets everything.
     for (auto* values : {&v.q, &v.k}) {

@@ -11,18 +11,6 @@ namespace {
 using testing::CloseToScale;
 using testing::SameBits;
 
-// The forms of a call, each with another feature map.
-AttentionCase Form(AttentionCase c, size_t form) {
-  c.feature_map = static_cast<FeatureMap>(form % 3);
-  c.decay = form == 1 || form == 4;
-  c.normalised = form == 2 || form == 4 || form == 5;
-  c.causal = form != 3 && form != 5;
-  c.states = form % 2 == 0;
-  if (form == 1) c.scale = 0.3f;
-  return c;
-}
-constexpr size_t kForms = 6;
-
 // Sums over N, over a chunk's steps and over chunks, and the roundings of features, decays and
 // scale.
 double Tolerance(const AttentionCase& c) {
@@ -62,7 +50,7 @@ TEST(LinearAttention, EqualsTheOracleOnEveryTarget) {
       {.l = 2100, .h = 2, .n = 8, .p = 16},                            // in spans
   };
   for (const AttentionCase& shape : shapes) {
-    for (size_t form = 0; form < kForms; ++form) {
+    for (size_t form = 0; form < kAttentionForms; ++form) {
       const AttentionCase c = Form(shape, form);
       ExpectOracle(exec, rng, c, Tolerance(c));
     }
@@ -78,7 +66,7 @@ TEST(LinearAttention, OutputsAreWithinAMillionth) {
   for (const size_t l : {1, 2, 3, 31, 33, 1000}) {
     for (const size_t n : {1, 8, 16, 33, 64, 128}) {
       for (size_t i = 0; i < 2; ++i) {
-        AttentionCase c = Form({.l = l, .h = 2, .n = n, .p = n}, form++ % kForms);
+        AttentionCase c = Form({.l = l, .h = 2, .n = n, .p = n}, form++ % kAttentionForms);
         // One feature that is 0 leaves nothing to compare.
         if (c.feature_map == FeatureMap::kRelu && n == 1) c.feature_map = FeatureMap::kIdentity;
         ExpectOracle(exec, rng, c, 1e-6);
@@ -98,7 +86,7 @@ TEST(LinearAttention, ThreadsHaveTheSameBits) {
   core::ThreadPool one(1), three(3);
   core::Exec exec_one{one}, exec_three{three};
   for (const size_t heads : {2, 17}) {
-    for (size_t form = 0; form < kForms; ++form) {
+    for (size_t form = 0; form < kAttentionForms; ++form) {
       core::Rng rng(3);
       const AttentionCase c = Form({.l = 1500, .h = heads, .n = 10, .p = 6}, form);
       const AttentionOperands v(rng, c);
@@ -127,7 +115,7 @@ TEST(LinearAttention, PackedDocumentsEqualSeparateOnes) {
   core::ThreadPool pool(2);
   core::Exec exec{pool};
   core::Rng rng(4);
-  for (size_t form = 0; form < kForms; ++form) {
+  for (size_t form = 0; form < kAttentionForms; ++form) {
     AttentionCase c =
         Form({.starts = {0, 40, 41, 300, 300, 429}, .l = 429, .h = 2, .n = 9, .p = 33}, form);
     c.states = true;
@@ -150,7 +138,7 @@ TEST(LinearAttention, PiecesWithStatesEqualTheWhole) {
   core::ThreadPool pool(2);
   core::Exec exec{pool};
   core::Rng rng(5);
-  for (const size_t form : {0, 1, 2, 4}) {  // the causal ones
+  for (const size_t form : kCausalForms) {
     AttentionCase c = Form({.l = 1300, .h = 2, .n = 16, .p = 24}, form);
     c.states = true;
     const AttentionOperands v(rng, c);

@@ -83,7 +83,7 @@ struct HeadChunk : ChunkSums {
     std::copy_n(tables.sum.Row(head) + begin, steps, sum);
     std::copy_n(tables.sum_lo.Row(head) + begin, steps, sum_lo);
     std::fill(dt + steps, dt + kChunk, 0.0f);
-    FillBehind();
+    FillBehind(sum[steps - 1], sum_lo[steps - 1]);
   }
 };
 

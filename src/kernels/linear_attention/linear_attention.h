@@ -7,20 +7,22 @@
 //            o_t[p] = num_t[p] / normaliser_t, num_t as o_t above,
 //            normaliser_t = scale sum_n f(q_t)[n] S_t[n, P] + 1e-10.
 //            Not `causal`: every o_t reads the last state of its sequence; without log_decay.
-// Operands   q, k [L, H N]; v, o [L, H P]; log_decay [L, H], at most 0; normaliser [L, H], written,
-//            for the gradient; states [B H N, P] or, normalised, [B H N, P + 1] (row
+// Operands   q, k [L, H N]; v, o [L, H P]; log_decay [L, H], finite, at most 0; normaliser [L, H],
+//            written, for the gradient; states [B H N, P] or, normalised, [B H N, P + 1] (row
 //            (b H + h) N + n). f32; rows of any stride. L rows of all sequences one after the
 //            other: sequence b is rows [starts[b], starts[b + 1]), none is no row; without
 //            `starts` there is one sequence of all rows. o aliases no input, the final state may
-//            be the initial one. Any L >= 0; 1 <= N, P <= kMaxAttentionWidth.
-// Scratch    LinearAttentionScratch floats: where spans of chunks run at once, a state for each.
+//            be the initial one. L < 2^32; 1 <= N, P <= kMaxAttentionWidth.
+// Scratch    LinearAttentionScratch floats: where spans of chunks run at once, a state for each, of
+//            some hundred steps; the gradient has it for sequences longer than a span. Nothing of
+//            size L L or L N P.
 // Threads    sequences x heads; spans of a sequence too where these are few
 //            (LinearAttentionInSpans, of the shape). Same bits for any thread count.
 // Errors     none; shapes are checked by HOGNOSE_DCHECK.
 // Accuracy   by chunks of 64 steps: a term of a sum has relative error (N + 80 + 2 chunks) eps, and
 //            with decay |its exponent| eps more. Where a piece begins changes rounding only.
-// Cost       (4 N P + 64 (N + P)) operations per (t, head), 4 N P when not causal; in spans 2 N P
-//            more. The gradient about 2.7 times that. Nothing of size L L or L N P is kept.
+// Cost       4 N P + 64 (N + P) operations per (t, head), its gradient 10 N P + 64 (3 N + 2 P); in
+//            spans 2 N P and 4 N P more. Not causal 4 N P and 10 N P.
 // Source     Katharopoulos et al. 2020, "Transformers are RNNs", eq. 4, 18-20; Yang et al. 2024,
 //            "Gated Linear Attention Transformers", section 4: chunks. Oracle: LinearAttentionRef,
 //            step by step, double.

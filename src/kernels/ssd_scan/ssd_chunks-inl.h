@@ -1,5 +1,5 @@
 // What the chunked forms of ssd_scan share on every target: the tables of a chunk, and a head's
-// decays inside it. Included once per target, inside HWY_BEFORE_NAMESPACE.
+// part of them. Included once per target, inside HWY_BEFORE_NAMESPACE.
 
 #if defined(HOGNOSE_KERNELS_SSD_CHUNKS_INL_H_) == defined(HWY_TARGET_TOGGLE)
 #ifdef HOGNOSE_KERNELS_SSD_CHUNKS_INL_H_
@@ -12,14 +12,12 @@
 #include <utility>
 
 #include "hwy/highway.h"
-#include "kernels/product_tile-inl.h"
 #include "kernels/ssd_scan/ssd_chunks.h"
+#include "kernels/state_chunks-inl.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace hognose::kernels {
 namespace HWY_NAMESPACE {
-
-using internal::kChunk;
 
 // dt and the sums of one chunk, all heads.
 template <typename Args>
@@ -72,73 +70,22 @@ void FillProducts(const Args& a, const internal::ChunkTables& tables, size_t chu
                });
 }
 
-// One head's view of one chunk. Behind the last step dt is 0 and the sum stays, so that whole
-// vectors may be used: such a step neither adds nor decays anything.
-struct HeadChunk {
-  size_t begin, steps;  // time
+// One head's view of one chunk. Behind the last step dt is 0, so that whole vectors may be used:
+// such a step neither adds nor decays anything.
+struct HeadChunk : ChunkSums {
+  size_t begin;  // time
   HWY_ALIGN float dt[kChunk];
-  HWY_ALIGN float sum[kChunk];
-  HWY_ALIGN float sum_lo[kChunk];
 
   HeadChunk(const internal::ChunkTables& tables, size_t head, size_t chunk, size_t all_steps)
-      : begin(chunk * kChunk), steps(std::min(kChunk, all_steps - begin)) {
+      : begin(chunk * kChunk) {
+    steps = std::min(kChunk, all_steps - begin);
     std::copy_n(tables.dt.Row(head) + begin, steps, dt);
     std::copy_n(tables.sum.Row(head) + begin, steps, sum);
     std::copy_n(tables.sum_lo.Row(head) + begin, steps, sum_lo);
     std::fill(dt + steps, dt + kChunk, 0.0f);
-    std::fill(sum + steps, sum + kChunk, sum[steps - 1]);
-    std::fill(sum_lo + steps, sum_lo + kChunk, sum_lo[steps - 1]);
+    FillBehind(sum[steps - 1], sum_lo[steps - 1]);
   }
 };
-
-// exp(min((x + x_lo) - (y + y_lo), 0)).
-HWY_INLINE VF DecayBetween(DF d, VF x, VF x_lo, VF y, VF y_lo) {
-  const VF difference = hn::Add(hn::Sub(x, y), hn::Sub(x_lo, y_lo));
-  return ExpNonPositive(d, hn::Min(difference, hn::Zero(d)));
-}
-
-// since[i] = exp(s_i): what the chunk's first state has left; until[j] = exp(s_end - s_j): what a
-// step has left at the chunk's end. kChunk values each.
-HWY_INLINE void FillDecays(const HeadChunk& chunk, float* since, float* until) {
-  const DF d;
-  const VF zero = hn::Zero(d);
-  const VF end = hn::Set(d, chunk.sum[kChunk - 1]), end_lo = hn::Set(d, chunk.sum_lo[kChunk - 1]);
-  for (size_t i = 0; i < kChunk; i += hn::Lanes(d)) {
-    const VF s = hn::Load(d, chunk.sum + i), s_lo = hn::Load(d, chunk.sum_lo + i);
-    hn::StoreU(DecayBetween(d, s, s_lo, zero, zero), d, since + i);
-    hn::StoreU(DecayBetween(d, end, end_lo, s, s_lo), d, until + i);
-  }
-}
-
-// Rows i < steps, kChunk long each: decays[i, j] = exp(s_i - s_j) for j <= i, 0 for j > i.
-HWY_INLINE void FillDecayMatrix(const HeadChunk& chunk, float* decays) {
-  const DF d;
-  for (size_t i = 0; i < chunk.steps; ++i) {
-    float* row = decays + i * kChunk;
-    const VF s = hn::Set(d, chunk.sum[i]), s_lo = hn::Set(d, chunk.sum_lo[i]);
-    for (size_t j = 0; j <= i; j += hn::Lanes(d)) {
-      hn::StoreU(
-          DecayBetween(d, s, s_lo, hn::Load(d, chunk.sum + j), hn::Load(d, chunk.sum_lo + j)), d,
-          row + j);
-    }
-    std::fill(row + i + 1, row + kChunk, 0.0f);
-  }
-}
-
-// Its transpose: rows j < steps: decays[j, i] = exp(s_i - s_j) for i >= j, 0 for i < j.
-HWY_INLINE void FillDecaysForward(const HeadChunk& chunk, float* decays) {
-  const DF d;
-  for (size_t j = 0; j < chunk.steps; ++j) {
-    float* row = decays + j * kChunk;
-    const VF s = hn::Set(d, chunk.sum[j]), s_lo = hn::Set(d, chunk.sum_lo[j]);
-    for (size_t i = j / hn::Lanes(d) * hn::Lanes(d); i < kChunk; i += hn::Lanes(d)) {
-      hn::StoreU(
-          DecayBetween(d, hn::Load(d, chunk.sum + i), hn::Load(d, chunk.sum_lo + i), s, s_lo), d,
-          row + i);
-    }
-    std::fill(row, row + j, 0.0f);
-  }
-}
 
 }  // namespace HWY_NAMESPACE
 }  // namespace hognose::kernels

@@ -6,18 +6,9 @@
 
 #include "core/arena.h"
 #include "kernels/ssd_scan/ssd_scan.h"
+#include "kernels/state_chunks.h"
 
 namespace hognose::kernels::internal {
-
-// Steps of a chunk, Q.
-inline constexpr size_t kChunk = 64;
-// A multiple of every target's tile: rows of local matrices are rounded up to it.
-inline constexpr size_t kTileColumns = 64;
-
-constexpr size_t Chunks(size_t steps) { return (steps + kChunk - 1) / kChunk; }
-constexpr size_t TileColumns(size_t cols) {
-  return (cols + kTileColumns - 1) / kTileColumns * kTileColumns;
-}
 
 // What every head and every group has for its chunks. The sums of dt a since the chunk's start are
 // kept in two floats each: differences of them are exponents, and one float would lose their small

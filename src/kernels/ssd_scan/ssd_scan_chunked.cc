@@ -40,16 +40,12 @@ void ScanChunk(const SsdScanArgs& a, const internal::ChunkTables& tables, size_t
   const size_t states = a.b.cols / a.groups, group = h / (a.a.size / a.groups);
   const size_t block = chunk_index * a.groups + group;
   const size_t column = h * a.state.cols + p;
-  const auto all = [](size_t end) {
-    return [end](size_t, size_t) { return std::pair(size_t{0}, end); };
-  };
   FillDecays(chunk, v.since, v.until);
   for (size_t t = 0; t < chunk.steps; ++t) {
     std::copy_n(a.x.Row(chunk.begin + t) + column, width, v.x + t * kWidth);
   }
   // y = exp(s) c S + (c b^T decays dt) x
   const LeftSide c{a.c.Row(chunk.begin) + group * states, a.c.stride, 1};
-  SmallProduct(chunk.steps, width, c, v.state, kWidth, v.y, kWidth, nullptr, all(states));
   FillDecayMatrix(chunk, v.mixing);
   for (size_t i = 0; i < chunk.steps; ++i) {
     float* row = v.mixing + i * kChunk;
@@ -59,10 +55,7 @@ void ScanChunk(const SsdScanArgs& a, const internal::ChunkTables& tables, size_t
       hn::StoreU(hn::Mul(hn::LoadU(d, row + j), weight), d, row + j);
     }
   }
-  SmallProduct(chunk.steps, width, LeftSide{v.mixing, kChunk, 1}, v.x, kWidth, v.y, kWidth, v.since,
-               [&](size_t i, size_t) {
-                 return std::pair(size_t{0}, std::min(i + kProductRows, chunk.steps));
-               });
+  ChunkOutput(chunk.steps, width, c, states, v.state, v.since, v.mixing, v.x, v.y, kWidth);
   for (size_t t = 0; t < chunk.steps; ++t) {
     const VF weight = hn::Set(d, v.until[t] * chunk.dt[t]);
     ForVectors(width, [&](size_t i, size_t count) HWY_ATTR {
@@ -76,7 +69,7 @@ void ScanChunk(const SsdScanArgs& a, const internal::ChunkTables& tables, size_t
   // S = exp(s_end) S + b^T (dt exp(s_end - s) x)
   std::fill_n(v.kept, states, v.since[chunk.steps - 1]);
   SmallProduct(states, width, LeftSide{tables.bt.Row(block * states), tables.bt.stride, 1}, v.x,
-               kWidth, v.state, kWidth, v.kept, all(chunk.steps));
+               kWidth, v.state, kWidth, v.kept, All(chunk.steps));
 }
 
 void ScanHead(const SsdScanArgs& a, const internal::ChunkTables& tables, size_t h, size_t p) {

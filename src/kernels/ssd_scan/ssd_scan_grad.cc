@@ -90,28 +90,6 @@ struct Head {
   float* State(size_t chunk) const { return tables.states.Row((h * chunks + chunk) * states); }
 };
 
-HWY_INLINE auto All(size_t end) {
-  return [end](size_t, size_t) { return std::pair(size_t{0}, end); };
-}
-
-HWY_INLINE float Dot(const float* x, const float* y, size_t size) {
-  const DF d;
-  VF sum = hn::Zero(d);
-  ForVectors(size, [&](size_t i, size_t count) HWY_ATTR {
-    sum = hn::MulAdd(LoadN(d, x + i, count), LoadN(d, y + i, count), sum);
-  });
-  return SumLanes(d, sum);
-}
-
-// Columns [column, column + width) of rows of a matrix into rows of p floats, filled up with zeros.
-HWY_INLINE void CopyRows(const core::Mat<const float>& from, size_t begin, size_t steps,
-                         size_t column, size_t width, size_t p, float* to) {
-  for (size_t t = 0; t < steps; ++t) {
-    std::copy_n(from.Row(begin + t) + column, width, to + t * p);
-    std::fill(to + t * p + width, to + (t + 1) * p, 0.0f);
-  }
-}
-
 // to[t] = weights[t] from[t] (times[t]).
 HWY_INLINE void ScaleRows(const float* from, const float* weights, const float* times, size_t steps,
                           size_t p, float* to) {
@@ -148,7 +126,6 @@ void ReplayStates(const Head& head, Locals& v) {
 // What the steps of the chunk do to each other: dx, dt's and the exponents' parts, and the
 // gradient of b_j . c_i.
 void InsideChunk(const Head& head, const HeadChunk& chunk, size_t c, Locals& v) {
-  const DF d;
   const size_t steps = chunk.steps;
   FillDecaysForward(chunk, v.decays);
   TransposeInto(v.dy, head.p, steps, head.width, v.dyt, kChunk);
@@ -156,33 +133,9 @@ void InsideChunk(const Head& head, const HeadChunk& chunk, size_t c, Locals& v) 
                [&](size_t i, size_t j) {
                  return std::pair(size_t{0}, j + kProductCols > i ? head.width : 0);
                });
-  float* dcb = head.tables.dcb.Row((head.h * head.chunks + c) * kChunk);
-  HWY_ALIGN float prefix[kChunk] = {};
-  for (size_t j = 0; j < steps; ++j) {
-    const float* cb = head.tables.chunks.cb.Row(head.block(c) * kChunk + j);
-    const VF dt = hn::Set(d, chunk.dt[j]);
-    const size_t from = j / hn::Lanes(d) * hn::Lanes(d);
-    std::fill_n(v.mixing + j * kChunk, from, 0.0f);
-    std::fill_n(dcb + j * kChunk, from, 0.0f);
-    VF later = hn::Zero(d);  // the sum over i > j of what steps up to j give to step i
-    for (size_t i = from; i < kChunk; i += hn::Lanes(d)) {
-      const VF decay = hn::LoadU(d, v.decays + j * kChunk + i);
-      // What lies behind the last step is no number that counts.
-      const auto real =
-          hn::Lt(hn::Iota(d, static_cast<float>(i)), hn::Set(d, static_cast<float>(steps)));
-      const VF dm = hn::IfThenElseZero(real, hn::LoadU(d, v.dm + j * kChunk + i));
-      const VF cbi = hn::IfThenElseZero(real, hn::LoadU(d, cb + i));
-      const VF mixing = hn::Mul(cbi, decay), through = hn::Mul(dm, dt);
-      hn::StoreU(mixing, d, v.mixing + j * kChunk + i);
-      hn::StoreU(hn::Mul(through, decay), d, dcb + j * kChunk + i);
-      const VF sum = hn::MulAdd(through, mixing, hn::Load(d, prefix + i));
-      hn::Store(sum, d, prefix + i);
-      const auto after =
-          hn::Gt(hn::Iota(d, static_cast<float>(i)), hn::Set(d, static_cast<float>(j)));
-      later = hn::Add(later, hn::IfThenElseZero(after, sum));
-    }
-    if (j + 1 < steps) v.dsum[j + 1] += SumLanes(d, later);
-  }
+  MixingGradient(chunk, chunk.dt, v.decays, head.tables.chunks.cb.Row(head.block(c) * kChunk),
+                 head.tables.chunks.cb.stride, v.dm, v.mixing,
+                 head.tables.dcb.Row((head.h * head.chunks + c) * kChunk), v.dsum);
 }
 
 // dx and dt's part of the products: dx = dt (mixing dy + until b dS) + d_skip dy.
@@ -191,9 +144,7 @@ void InputGradient(const Head& head, const HeadChunk& chunk, Locals& v) {
   const SsdScanGradArgs& a = head.a;
   const size_t steps = chunk.steps;
   const LeftSide b{a.b.Row(chunk.begin) + head.group * head.states, a.b.stride, 1};
-  SmallProduct(steps, head.p, b, v.ds, head.p, v.dx, head.p, nullptr, All(head.states));
-  SmallProduct(steps, head.p, LeftSide{v.mixing, kChunk, 1}, v.dy, head.p, v.dx, head.p, v.until,
-               [&](size_t i, size_t) { return std::pair(i, steps); });
+  ChunkInputGradient(steps, head.p, b, head.states, v.ds, v.until, v.mixing, v.dy, v.dx, head.p);
   for (size_t t = 0; t < steps; ++t) {
     const float* x = v.x + t * head.p;
     const float* dx = v.dx + t * head.p;
@@ -215,7 +166,6 @@ void InputGradient(const Head& head, const HeadChunk& chunk, Locals& v) {
 // What passes through the states: a head's db and dc, the exponents' parts, and dS for the chunk
 // before.
 void ThroughStates(const Head& head, const HeadChunk& chunk, size_t c, Locals& v) {
-  const DF d;
   const SsdScanGradArgs& a = head.a;
   const size_t steps = chunk.steps, begin = chunk.begin;
   const float* state = head.State(c);
@@ -229,23 +179,15 @@ void ThroughStates(const Head& head, const HeadChunk& chunk, size_t c, Locals& v
   ScaleRows(v.x, v.until, chunk.dt, steps, head.p, v.x);
   SmallProduct(steps, head.n, LeftSide{v.x, head.p, 1}, v.dst, head.n, db, head.n, nullptr,
                All(head.width));
-  // sum over i >= t of c_i dc_i, and over j < t of b_j db_j.
-  double later = 0.0, earlier = 0.0;
-  for (size_t t = steps; t-- > 0;) {
-    later += Dot(dc + t * head.n, a.c.Row(begin + t) + head.group * head.states, head.states);
-    v.dsum[t] += later;
-  }
-  for (size_t t = 0; t + 1 < steps; ++t) {
-    earlier += Dot(db + t * head.n, a.b.Row(begin + t) + head.group * head.states, head.states);
-    v.dsum[t + 1] += earlier;
-  }
-  VF passing = hn::Zero(d);
-  for (size_t i = 0; i < head.states * head.p; i += hn::Lanes(d)) {
-    passing = hn::MulAdd(hn::LoadU(d, state + i), hn::LoadU(d, v.ds + i), passing);
+  float from_state[kChunk], into_state[kChunk];
+  for (size_t t = 0; t < steps; ++t) {
+    const size_t group = head.group * head.states;
+    from_state[t] = Dot(dc + t * head.n, a.c.Row(begin + t) + group, head.states);
+    into_state[t] = Dot(db + t * head.n, a.b.Row(begin + t) + group, head.states);
   }
   const float kept = v.since[kChunk - 1];
-  const double all = static_cast<double>(kept) * SumLanes(d, passing);
-  for (size_t t = 0; t < steps; ++t) v.dsum[t] += all;
+  const double passing = static_cast<double>(kept) * Dot(state, v.ds, head.states * head.p);
+  AddExponentGradient(steps, from_state, into_state, passing, v.dsum);
   std::fill_n(v.kept, head.states, kept);
   const LeftSide ct{head.tables.chunks.ct.Row(head.block(c) * head.states), kChunk, 1};
   SmallProduct(head.states, head.p, ct, v.kept_dy, head.p, v.ds, head.p, v.kept, All(steps));

@@ -20,18 +20,21 @@ namespace hognose::kernels {
 #ifndef HOGNOSE_ATTENTION_ONCE_
 #define HOGNOSE_ATTENTION_ONCE_
 using internal::AttentionBlock;
+using internal::AttentionCut;
 using internal::AttentionTile;
 using internal::KeyRange;
-using internal::kBlockRows;
+using internal::kMaxBlockFloats;
+using internal::kMaxBlockRows;
 using internal::kSpanKeys;
 using internal::kUnitKeys;
-// Below every finite score: no maximum yet. Finite, so that a score of -infinity less it is -infinity.
+// Below every finite score: no maximum yet. Finite, so that a score of -infinity less it is
+// -infinity.
 constexpr float kLowestScore = std::numeric_limits<float>::lowest();
 
 // What a span leaves of a row: y is acc / sum if there is no other.
 struct Partial {
-  float max;  // of the scores, in units of log2
-  float sum;  // of 2^(score - max)
+  float max;         // of the scores, in units of log2
+  float sum;         // of 2^(score - max)
   const float* acc;  // [P]: of 2^(score - max) v
 };
 #endif
@@ -42,15 +45,15 @@ namespace hognose::kernels {
 namespace HWY_NAMESPACE {
 
 struct Locals {
-  HWY_ALIGN float q[kBlockRows * kMaxAttentionWidth];    // times scale log2(e)
-  HWY_ALIGN float acc[kBlockRows * kMaxAttentionWidth];  // a span's sums, in rows of whole tiles
-  HWY_ALIGN float keys[internal::kMaxTileFloats];        // units, each transposed: [P, kUnitKeys]
-  HWY_ALIGN float values[internal::kMaxTileFloats];      // in rows of whole tiles
+  HWY_ALIGN float q[kMaxBlockFloats];                // times scale log2(e)
+  HWY_ALIGN float acc[kMaxBlockFloats];              // a span's sums, in rows of whole tiles
+  HWY_ALIGN float keys[internal::kMaxTileFloats];    // units, each transposed: [P, kUnitKeys]
+  HWY_ALIGN float values[internal::kMaxTileFloats];  // in rows of whole tiles
   HWY_ALIGN float scores[internal::kMaxTileRows * kUnitKeys];  // later weights
-  HWY_ALIGN float max[kBlockRows];
-  HWY_ALIGN float sum[kBlockRows];
+  HWY_ALIGN float max[kMaxBlockRows];
+  HWY_ALIGN float sum[kMaxBlockRows];
   HWY_ALIGN float kept[internal::kMaxTileRows];  // what a new maximum leaves of the sums
-  KeyRange sees[kBlockRows];
+  KeyRange sees[kMaxBlockRows];
 };
 
 constexpr size_t TileCols(size_t width) {
@@ -62,30 +65,60 @@ void PackQueries(const AttentionArgs& a, const AttentionBlock& b, Locals& v) {
   const size_t width = a.q.cols / a.heads;
   const double scale = a.scale != 0.0f ? a.scale : 1.0 / std::sqrt(static_cast<double>(width));
   const VF factor = hn::Set(d, static_cast<float>(scale * 1.4426950408889634));  // log2(e)
-  for (size_t r = 0; r < b.rows; ++r) {
-    const float* q = a.q.Row(b.QueryRow(a, r)) + b.Head(a, r) * width;
-    ForVectors(width, [&](size_t i, size_t count) HWY_ATTR {
-      StoreN(d, hn::Mul(factor, LoadN(d, q + i, count)), v.q + r * width + i, count);
-    });
-    v.sees[r] = b.Sees(a, r);
+  for (size_t g = 0; g < b.key_heads; ++g) {
+    for (size_t r = 0; r < b.rows; ++r) {
+      const float* q = a.q.Row(b.QueryRow(a, r)) + b.Head(a, g, r) * width;
+      float* to = v.q + (g * b.rows + r) * width;
+      ForVectors(width, [&](size_t i, size_t count) HWY_ATTR {
+        StoreN(d, hn::Mul(factor, LoadN(d, q + i, count)), to + i, count);
+      });
+      v.sees[g * b.rows + r] = b.Sees(a, r);
+    }
   }
 }
 
-// Keys [begin, end) of the sequence; `begin` begins a unit.
-void PackKeys(const AttentionArgs& a, const AttentionBlock& b, size_t begin, size_t end, Locals& v) {
-  const size_t width = a.q.cols / a.heads, cols = TileCols(width), column = b.key_head * width;
-  for (size_t unit = begin; unit < end; unit += kUnitKeys) {
-    const size_t count = std::min(kUnitKeys, end - unit);
-    float* keys = v.keys + (unit - begin) * width;
-    TransposeInto(a.k.Row(b.key_begin + unit) + column, a.k.stride, count, width, keys, kUnitKeys);
-    for (size_t p = 0; p < width && count < kUnitKeys; ++p) {
-      std::fill(keys + p * kUnitKeys + count, keys + (p + 1) * kUnitKeys, 0.0f);
+// Asks for the keys and values of rows [begin, end) ahead, all heads of the block: a part of a row
+// is too short for the processor to see a stream.
+HWY_INLINE void PrefetchKeys(const AttentionArgs& a, const AttentionBlock& b, size_t begin,
+                             size_t end) {
+  constexpr size_t kLine = 64 / sizeof(float);
+  const size_t width = a.q.cols / a.heads, column = b.key_head * width;
+  for (size_t t = begin; t < std::min(end, b.keys); ++t) {
+    const float* k = a.k.Row(b.key_begin + t) + column;
+    const float* v = a.v.Row(b.key_begin + t) + column;
+    for (size_t i = 0; i < b.key_heads * width; i += kLine) {
+      __builtin_prefetch(k + i, 0, 2);
+      __builtin_prefetch(v + i, 0, 2);
     }
   }
-  for (size_t t = begin; t < end; ++t) {
-    float* to = v.values + (t - begin) * cols;
-    std::copy_n(a.v.Row(b.key_begin + t) + column, width, to);
-    std::fill(to + width, to + cols, 0.0f);
+}
+
+// Keys [begin, end) of the sequence for key head g of the block; `begin` begins a unit.
+void PackKeys(const AttentionArgs& a, const AttentionBlock& b, size_t g, size_t begin, size_t end,
+              Locals& v) {
+  constexpr size_t kStep = 16;
+  const DF d;
+  const size_t width = a.q.cols / a.heads, cols = TileCols(width);
+  const size_t column = (b.key_head + g) * width;
+  for (size_t t = begin; t < end; t += kStep) {
+    const size_t in_unit = t % kUnitKeys, count = std::min(kStep, end - t), row = b.key_begin + t;
+    // While its heads are packed, the unit behind the tile is asked for row by row.
+    const size_t ahead = g * kUnitKeys + in_unit, next = t - in_unit + kUnitKeys;
+    PrefetchKeys(a, b, next + ahead / b.key_heads, next + (ahead + kStep) / b.key_heads);
+    TransposeInto(a.k.Row(row) + column, a.k.stride, count, width,
+                  v.keys + (t - in_unit - begin) * width + in_unit, kUnitKeys);
+    for (size_t i = 0; i < count; ++i) {
+      float* to = v.values + (t + i - begin) * cols;
+      ForVectors(width, [&](size_t c, size_t n) HWY_ATTR {
+        StoreN(d, LoadN(d, a.v.Row(row + i) + column + c, n), to + c, n);
+      });
+      std::fill(to + width, to + cols, 0.0f);
+    }
+  }
+  const size_t rest = end % kUnitKeys;
+  for (size_t p = 0; p < width && rest > 0; ++p) {
+    float* row = v.keys + (end - rest - begin) * width + p * kUnitKeys;
+    std::fill(row + rest, row + kUnitKeys, 0.0f);
   }
 }
 
@@ -121,9 +154,8 @@ void TakeWeights(size_t r, size_t rows, Locals& v) {
 bool AllFinite(const float* data, size_t size) {
   const DF d;
   VF sum = hn::Zero(d);  // of x 0: NaN if any x is no number or infinite
-  ForVectors(size, [&](size_t i, size_t count) HWY_ATTR {
-    sum = hn::MulAdd(LoadN(d, data + i, count), hn::Zero(d), sum);
-  });
+  ForVectors(size, [&](size_t i, size_t count)
+                       HWY_ATTR { sum = hn::MulAdd(LoadN(d, data + i, count), hn::Zero(d), sum); });
   return SumLanes(d, sum) == 0.0f;
 }
 
@@ -172,27 +204,32 @@ void AttendUnit(size_t width, size_t r, size_t rows, size_t unit, const float* k
   }
 }
 
+// Rows [r, r_end) of v with the packed keys [begin, end), which are of one span.
+void AttendTile(size_t width, size_t r, size_t r_end, size_t begin, size_t end, Locals& v) {
+  const size_t span = begin / kSpanKeys * kSpanKeys;
+  const KeyRange own = KeyRange{v.sees[r].begin, v.sees[r_end - 1].end}.Within(span, kSpanKeys);
+  for (size_t unit = begin; unit < end; unit += kUnitKeys) {
+    if (own.Within(unit, kUnitKeys).empty()) continue;
+    AttendUnit(width, r, r_end - r, unit, v.keys + (unit - begin) * width,
+               v.values + (unit - begin) * TileCols(width), own.begin >= unit, v);
+  }
+}
+
 // All rows of the block with the keys of one span: v.max, v.sum and v.acc, where a row sees any.
 void AttendSpan(const AttentionArgs& a, const AttentionBlock& b, const AttentionTile& tile,
                 size_t span, Locals& v) {
-  const size_t width = a.q.cols / a.heads, cols = TileCols(width);
-  const auto seen = [&](size_t r, size_t last) {
-    return KeyRange{v.sees[r].begin, v.sees[last].end}.Within(span * kSpanKeys, kSpanKeys);
-  };
-  std::fill_n(v.max, b.rows, kLowestScore);
-  std::fill_n(v.sum, b.rows, 0.0f);
-  const KeyRange all = seen(0, b.rows - 1);
-  const size_t begin = all.begin / kUnitKeys * kUnitKeys;
-  for (size_t packed = begin; packed < all.end; packed += tile.keys) {
-    const size_t end = std::min(packed + tile.keys, all.end);
-    PackKeys(a, b, packed, end, v);
-    for (size_t r = 0; r < b.rows; r += tile.rows) {
-      const size_t rows = std::min(tile.rows, b.rows - r);
-      const KeyRange own = seen(r, r + rows - 1);
-      for (size_t unit = packed; unit < end; unit += kUnitKeys) {
-        if (own.Within(unit, kUnitKeys).empty()) continue;
-        AttendUnit(width, r, rows, unit, v.keys + (unit - packed) * width,
-                   v.values + (unit - packed) * cols, own.begin >= unit, v);
+  const size_t width = a.q.cols / a.heads;
+  std::fill_n(v.max, b.key_heads * b.rows, kLowestScore);
+  std::fill_n(v.sum, b.key_heads * b.rows, 0.0f);
+  const KeyRange all =
+      KeyRange{v.sees[0].begin, v.sees[b.rows - 1].end}.Within(span * kSpanKeys, kSpanKeys);
+  const size_t step = b.key_heads > 1 ? kUnitKeys : tile.keys;
+  for (size_t t = all.begin / kUnitKeys * kUnitKeys; t < all.end; t += step) {
+    const size_t end = std::min(t + step, all.end);
+    for (size_t g = 0; g < b.key_heads; ++g) {
+      PackKeys(a, b, g, t, end, v);
+      for (size_t r = 0; r < b.rows; r += tile.rows) {
+        AttendTile(width, g * b.rows + r, g * b.rows + std::min(r + tile.rows, b.rows), t, end, v);
       }
     }
   }
@@ -221,13 +258,12 @@ void Finish(float sum, size_t width, float* y) {
   });
 }
 
-void AttendBlock(const AttentionArgs& a, const AttentionTile& tile, size_t index) {
+void AttendBlock(const AttentionArgs& a, const AttentionTile& tile, const AttentionBlock& b) {
   Locals v;
-  float max[kBlockRows], sum[kBlockRows];
-  const AttentionBlock b = internal::BlockAt(a, index);
+  float max[kMaxBlockRows], sum[kMaxBlockRows];
   const size_t width = a.q.cols / a.heads, cols = TileCols(width);
   PackQueries(a, b, v);
-  const auto y = [&](size_t r) { return a.y.Row(b.QueryRow(a, r)) + b.Head(a, r) * width; };
+  const auto y = [&](size_t r) { return a.y.Row(b.QueryRow(a, r)) + b.Head(a, 0, r) * width; };
   const size_t begin = v.sees[0].begin / kSpanKeys;
   for (size_t span = begin; span < internal::Spans(v.sees[b.rows - 1].end); ++span) {
     AttendSpan(a, b, tile, span, v);
@@ -240,42 +276,41 @@ void AttendBlock(const AttentionArgs& a, const AttentionTile& tile, size_t index
   for (size_t r = 0; r < b.rows; ++r) Finish(sum[r], width, y(r));
 }
 
-// Row r's part of the scratch for `span` of `spans`: max, sum, acc.
-float* SpanScratch(const AttentionArgs& a, const AttentionBlock& b, size_t r, size_t span,
-                   size_t spans) {
-  const size_t row = b.QueryRow(a, r) * a.heads + b.Head(a, r);
-  return a.scratch.data + (row * spans + span) * (a.q.cols / a.heads + 2);
+// The scratch of one row of q, one head, one span: max, sum, acc.
+float* SpanScratch(const AttentionArgs& a, const AttentionCut& cut, size_t row, size_t head,
+                   size_t span) {
+  return a.scratch.data + ((row * a.heads + head) * cut.spans + span) * (a.q.cols / a.heads + 2);
 }
 
 // One span of a block into the scratch.
-void AttendBlockSpan(const AttentionArgs& a, const AttentionTile& tile, size_t index, size_t span,
-                     size_t spans) {
+void AttendBlockSpan(const AttentionArgs& a, const AttentionTile& tile, const AttentionCut& cut,
+                     const AttentionBlock& b, size_t span) {
   Locals v;
-  const AttentionBlock b = internal::BlockAt(a, index);
   const size_t width = a.q.cols / a.heads, cols = TileCols(width);
   const KeyRange all{b.Sees(a, 0).begin, b.Sees(a, b.rows - 1).end};
   if (all.Within(span * kSpanKeys, kSpanKeys).empty()) return;
   PackQueries(a, b, v);
   AttendSpan(a, b, tile, span, v);
-  for (size_t r = 0; r < b.rows; ++r) {
+  for (size_t i = 0; i < b.key_heads * b.rows; ++i) {
+    const size_t g = i / b.rows, r = i % b.rows;
     if (v.sees[r].Within(span * kSpanKeys, kSpanKeys).empty()) continue;
-    float* to = SpanScratch(a, b, r, span, spans);
-    to[0] = v.max[r];
-    to[1] = v.sum[r];
-    std::copy_n(v.acc + r * cols, width, to + 2);
+    float* to = SpanScratch(a, cut, b.QueryRow(a, r), b.Head(a, g, r), span);
+    to[0] = v.max[i];
+    to[1] = v.sum[i];
+    std::copy_n(v.acc + i * cols, width, to + 2);
   }
 }
 
-void MergeBlock(const AttentionArgs& a, size_t index, size_t spans) {
-  const AttentionBlock b = internal::BlockAt(a, index);
+void MergeSpans(const AttentionArgs& a, const AttentionCut& cut, const AttentionBlock& b) {
   const size_t width = a.q.cols / a.heads;
-  for (size_t r = 0; r < b.rows; ++r) {
-    const KeyRange sees = b.Sees(a, r);
-    float* y = a.y.Row(b.QueryRow(a, r)) + b.Head(a, r) * width;
+  for (size_t i = 0; i < b.key_heads * b.rows; ++i) {
+    const size_t row = b.QueryRow(a, i % b.rows), head = b.Head(a, i / b.rows, i % b.rows);
+    const KeyRange sees = b.Sees(a, i % b.rows);
+    float* y = a.y.Row(row) + head * width;
     float max = 0.0f, sum = 0.0f;
     const size_t begin = sees.begin / kSpanKeys;
     for (size_t span = begin; span < internal::Spans(sees.end); ++span) {
-      const float* from = SpanScratch(a, b, r, span, spans);
+      const float* from = SpanScratch(a, cut, row, head, span);
       Merge({from[0], from[1], from + 2}, width, span == begin, &max, &sum, y);
     }
     Finish(sum, width, y);
@@ -291,14 +326,17 @@ namespace hognose::kernels {
 
 HWY_EXPORT(AttendBlock);
 HWY_EXPORT(AttendBlockSpan);
-HWY_EXPORT(MergeBlock);
+HWY_EXPORT(MergeSpans);
 
 size_t AttentionScratch(size_t queries, size_t keys, size_t heads, size_t width) {
   const size_t spans = internal::Spans(keys);
   return spans < 2 ? 0 : std::min(queries * heads, internal::kMaxSplitRows) * spans * (width + 2);
 }
 
-void Attention(core::Exec& exec, const AttentionArgs& args) noexcept {
+namespace internal {
+
+void AttentionByTiles(core::Exec& exec, const AttentionArgs& args,
+                      const AttentionTile& tile) noexcept {
   HOGNOSE_DCHECK(args.heads % args.key_heads == 0 && args.q.cols % args.heads == 0);
   const size_t width = args.q.cols / args.heads;
   HOGNOSE_DCHECK(width >= 1 && width <= kMaxAttentionWidth);
@@ -307,20 +345,30 @@ void Attention(core::Exec& exec, const AttentionArgs& args) noexcept {
   HOGNOSE_DCHECK(args.y.rows == args.q.rows && args.y.cols == args.q.cols);
   HOGNOSE_DCHECK(args.query_offsets.size == args.key_offsets.size);
   HOGNOSE_DCHECK(args.window == 0 || args.causal);
-  const core::CpuFacts& cpu = core::Cpu();
-  const auto tile = internal::ChooseAttentionTile(cpu.l1d_bytes, cpu.l2_bytes, width);
-  const size_t blocks = internal::Blocks(args), spans = internal::MostSpans(args);
-  if (!internal::SplitsKeys(args.q.rows * args.heads, spans)) {
-    return exec.pool.Run(
-        blocks, [&](size_t task) { HWY_DYNAMIC_DISPATCH(AttendBlock)(args, tile, task); });
+  const AttentionCut cut(args);
+  if (cut.spans <= 1) {
+    return exec.pool.Run(cut.blocks, [&](size_t task) {
+      HWY_DYNAMIC_DISPATCH(AttendBlock)(args, tile, cut.BlockAt(args, task));
+    });
   }
   HOGNOSE_DCHECK(args.scratch.size >=
-                 AttentionScratch(args.q.rows, spans * kSpanKeys, args.heads, width));
-  exec.pool.Run(blocks * spans, [&](size_t task) {
-    HWY_DYNAMIC_DISPATCH(AttendBlockSpan)(args, tile, task / spans, task % spans, spans);
+                 AttentionScratch(args.q.rows, cut.spans * kSpanKeys, args.heads, width));
+  exec.pool.Run(cut.blocks * cut.spans, [&](size_t task) {
+    const AttentionBlock block = cut.BlockAt(args, task / cut.spans);
+    HWY_DYNAMIC_DISPATCH(AttendBlockSpan)(args, tile, cut, block, task % cut.spans);
   });
-  exec.pool.Run(blocks,
-                [&](size_t task) { HWY_DYNAMIC_DISPATCH(MergeBlock)(args, task, spans); });
+  exec.pool.Run(cut.blocks, [&](size_t task) {
+    HWY_DYNAMIC_DISPATCH(MergeSpans)(args, cut, cut.BlockAt(args, task));
+  });
+}
+
+}  // namespace internal
+
+void Attention(core::Exec& exec, const AttentionArgs& args) noexcept {
+  const core::CpuFacts& cpu = core::Cpu();
+  const size_t width = args.q.cols / args.heads;
+  internal::AttentionByTiles(exec, args,
+                             internal::ChooseAttentionTile(cpu.l1d_bytes, cpu.l2_bytes, width));
 }
 
 void AttentionRef(const AttentionArgs& a) {

@@ -1,6 +1,7 @@
 // attention: softmax attention, forward; grouped queries, causal, sliding window, packed sequences.
 //
-// Formula    s_j = scale q_i . k_j;  y_i = sum_j exp(s_j) v_j / sum_j exp(s_j), over the keys j that
+// Formula    s_j = scale q_i . k_j;  y_i = sum_j exp(s_j) v_j / sum_j exp(s_j), over the keys j
+// that
 //            query i sees: all of its sequence. With `causal` the queries are the last of the keys,
 //            query i of Lq is key t = Lk - Lq + i, and sees j <= t; with a window W also j > t - W.
 //            Query head h reads key head h / (H / G).
@@ -11,12 +12,12 @@
 //            without keys or without queries is left out: its rows of y stay as they are.
 // Scratch    AttentionScratch floats. Up to 800 KiB of the stack of each thread.
 // Threads    (sequence, key head, 96 rows of queries); with few rows spans of 512 keys, too. The
-//            keys' blocks begin at fixed places of a sequence and a query's sums have one order: the
-//            same bits for any thread count, any cache, any split of the queries into calls or into
-//            sequences.
+//            keys' blocks begin at fixed places of a sequence and a query's sums have one order:
+//            the same bits for any thread count, any cache, any split of the queries into calls or
+//            into sequences.
 // Errors     none; shapes are checked by HOGNOSE_DCHECK. A NaN that a query sees makes its result
-//            NaN, one that it doesn't see changes nothing. A score of -infinity has weight 0; a query
-//            with no other score, or one of +infinity, gets NaN.
+//            NaN, one that it doesn't see changes nothing. A score of -infinity has weight 0; a
+//            query with no other score, or one of +infinity, gets NaN.
 // Accuracy   a weight's relative error is e = ((P + 8) S / 2 + 3) eps, S the largest |scale| sum_p
 //            |q_i k_j|; |error| <= (2 e + (L / 16 + 140) eps) max |v|, L the keys that it sees.
 // Cost       4 P operations for each head and pair of a query and a key that it sees.
@@ -35,10 +36,10 @@ struct AttentionArgs {
   core::Mat<const float> q = {};
   core::Mat<const float> k = {};
   core::Mat<const float> v = {};
-  size_t heads = 1;                              // H
-  size_t key_heads = 1;                          // G
-  core::Vec<const size_t> query_offsets = {};    // [B + 1]; empty: one sequence
-  core::Vec<const size_t> key_offsets = {};      // [B + 1]
+  size_t heads = 1;                            // H
+  size_t key_heads = 1;                        // G
+  core::Vec<const size_t> query_offsets = {};  // [B + 1]; empty: one sequence
+  core::Vec<const size_t> key_offsets = {};    // [B + 1]
   bool causal = true;
   size_t window = 0;   // W; 0: no window. Only with `causal`.
   float scale = 0.0f;  // 0: P^-1/2

@@ -23,6 +23,7 @@ using internal::AttentionBlock;
 using internal::AttentionCut;
 using internal::AttentionTile;
 using internal::KeyRange;
+using internal::kKeyStride;
 using internal::kMaxBlockFloats;
 using internal::kMaxBlockRows;
 using internal::kSpanKeys;
@@ -45,9 +46,10 @@ namespace hognose::kernels {
 namespace HWY_NAMESPACE {
 
 struct Locals {
-  HWY_ALIGN float q[kMaxBlockFloats];                // times scale log2(e)
-  HWY_ALIGN float acc[kMaxBlockFloats];              // a span's sums, in rows of whole tiles
-  HWY_ALIGN float keys[internal::kMaxTileFloats];    // units, each transposed: [P, kUnitKeys]
+  HWY_ALIGN float q[kMaxBlockFloats];    // times scale log2(e)
+  HWY_ALIGN float acc[kMaxBlockFloats];  // a span's sums, in rows of whole tiles
+  HWY_ALIGN float keys[internal::kMaxTileFloats / kUnitKeys *
+                       kKeyStride];                  // units, each transposed: [P, kUnitKeys]
   HWY_ALIGN float values[internal::kMaxTileFloats];  // in rows of whole tiles
   HWY_ALIGN float scores[internal::kMaxTileRows * kUnitKeys];  // later weights
   HWY_ALIGN float max[kMaxBlockRows];
@@ -75,6 +77,11 @@ void PackQueries(const AttentionArgs& a, const AttentionBlock& b, Locals& v) {
       v.sees[g * b.rows + r] = b.Sees(a, r);
     }
   }
+}
+
+// Whether the block's products read values where they are: each once, whole tiles of them.
+bool InPlace(const AttentionArgs& a, const AttentionBlock& b) {
+  return b.rows <= kProductRows && a.q.cols / a.heads % kProductCols == 0;
 }
 
 // Asks for the keys and values of rows [begin, end) ahead, all heads of the block: a part of a row
@@ -106,8 +113,9 @@ void PackKeys(const AttentionArgs& a, const AttentionBlock& b, size_t g, size_t 
     const size_t ahead = g * kUnitKeys + in_unit, next = t - in_unit + kUnitKeys;
     PrefetchKeys(a, b, next + ahead / b.key_heads, next + (ahead + kStep) / b.key_heads);
     TransposeInto(a.k.Row(row) + column, a.k.stride, count, width,
-                  v.keys + (t - in_unit - begin) * width + in_unit, kUnitKeys);
-    for (size_t i = 0; i < count; ++i) {
+                  v.keys + (t - in_unit - begin) / kUnitKeys * kKeyStride * width + in_unit,
+                  kKeyStride);
+    for (size_t i = 0; i < count && !InPlace(a, b); ++i) {
       float* to = v.values + (t + i - begin) * cols;
       ForVectors(width, [&](size_t c, size_t n) HWY_ATTR {
         StoreN(d, LoadN(d, a.v.Row(row + i) + column + c, n), to + c, n);
@@ -117,7 +125,7 @@ void PackKeys(const AttentionArgs& a, const AttentionBlock& b, size_t g, size_t 
   }
   const size_t rest = end % kUnitKeys;
   for (size_t p = 0; p < width && rest > 0; ++p) {
-    float* row = v.keys + (end - rest - begin) * width + p * kUnitKeys;
+    float* row = v.keys + ((end - rest - begin) / kUnitKeys * width + p) * kKeyStride;
     std::fill(row + rest, row + kUnitKeys, 0.0f);
   }
 }
@@ -151,18 +159,21 @@ void TakeWeights(size_t r, size_t rows, Locals& v) {
   }
 }
 
-bool AllFinite(const float* data, size_t size) {
+bool AllFinite(size_t width, const KeyRange& rows, const float* values, size_t stride) {
   const DF d;
   VF sum = hn::Zero(d);  // of x 0: NaN if any x is no number or infinite
-  ForVectors(size, [&](size_t i, size_t count)
-                       HWY_ATTR { sum = hn::MulAdd(LoadN(d, data + i, count), hn::Zero(d), sum); });
+  for (size_t t = rows.begin; t < rows.end; ++t) {
+    ForVectors(width, [&](size_t i, size_t count) HWY_ATTR {
+      sum = hn::MulAdd(LoadN(d, values + t * stride + i, count), hn::Zero(d), sum);
+    });
+  }
   return SumLanes(d, sum) == 0.0f;
 }
 
 // Rows [r, r + rows) and one unit of keys, of which they see [all.begin, all.end), packed from
 // `keys` and `values` on. `first`: their sums begin here.
 void AttendUnit(size_t width, size_t r, size_t rows, size_t unit, const float* keys,
-                const float* values, bool first, Locals& v) {
+                const float* values, size_t stride, bool first, Locals& v) {
   const size_t cols = TileCols(width), last = r + rows - 1;
   // What rows [i, j] see of the unit, counted from its first key.
   const auto seen = [&](size_t i, size_t j) {
@@ -171,7 +182,7 @@ void AttendUnit(size_t width, size_t r, size_t rows, size_t unit, const float* k
   };
   const auto tile = [&](size_t i) { return seen(r + i, std::min(r + i + kProductRows - 1, last)); };
   const KeyRange all = seen(r, last);
-  SmallProduct(rows, all.end, LeftSide{v.q + r * width, width, 1}, keys, kUnitKeys, v.scores,
+  SmallProduct(rows, all.end, LeftSide{v.q + r * width, width, 1}, keys, kKeyStride, v.scores,
                kUnitKeys, nullptr, [&](size_t i, size_t j) {
                  return std::pair(size_t{0}, tile(i).Within(j, kProductCols).empty() ? 0 : width);
                });
@@ -189,36 +200,45 @@ void AttendUnit(size_t width, size_t r, size_t rows, size_t unit, const float* k
   const LeftSide weights{v.scores, kUnitKeys, 1};
   float* acc = v.acc + r * cols;
   const float* kept = first ? nullptr : v.kept;
-  if (!ragged || AllFinite(values + all.begin * cols, (all.end - all.begin) * cols)) {
-    return SmallProduct(rows, width, weights, values, cols, acc, cols, kept, [&](size_t i, size_t) {
-      const KeyRange range = tile(i);
-      return std::pair(range.begin, range.end);
-    });
+  if (!ragged || AllFinite(width, all, values, stride)) {
+    return SmallProduct(rows, width, weights, values, stride, acc, cols, kept,
+                        [&](size_t i, size_t) {
+                          const KeyRange range = tile(i);
+                          return std::pair(range.begin, range.end);
+                        });
   }
   // 0 times a value that is no number would reach rows that don't see it.
   for (size_t i = 0; i < rows; ++i) {
     const KeyRange own = seen(r + i, r + i);
-    SmallProduct(1, width, weights.From(i, 0), values, cols, acc + i * cols, cols,
+    SmallProduct(1, width, weights.From(i, 0), values, stride, acc + i * cols, cols,
                  first ? nullptr : v.kept + i,
                  [&](size_t, size_t) { return std::pair(own.begin, own.end); });
   }
 }
 
-// Rows [r, r_end) of v with the packed keys [begin, end), which are of one span.
-void AttendTile(size_t width, size_t r, size_t r_end, size_t begin, size_t end, Locals& v) {
-  const size_t span = begin / kSpanKeys * kSpanKeys;
-  const KeyRange own = KeyRange{v.sees[r].begin, v.sees[r_end - 1].end}.Within(span, kSpanKeys);
-  for (size_t unit = begin; unit < end; unit += kUnitKeys) {
-    if (own.Within(unit, kUnitKeys).empty()) continue;
-    AttendUnit(width, r, r_end - r, unit, v.keys + (unit - begin) * width,
-               v.values + (unit - begin) * TileCols(width), own.begin >= unit, v);
+// All rows of key head g of the block with the packed keys [begin, end), which are of one span.
+void AttendTile(const AttentionArgs& a, const AttentionBlock& b, const AttentionTile& tile,
+                size_t g, size_t begin, size_t end, Locals& v) {
+  const size_t width = a.q.cols / a.heads, span = begin / kSpanKeys * kSpanKeys;
+  const bool in_place = InPlace(a, b);
+  const size_t stride = in_place ? a.v.stride : TileCols(width);
+  const float* values =
+      in_place ? a.v.Row(b.key_begin + begin) + (b.key_head + g) * width : v.values;
+  for (size_t i = 0; i < b.rows; i += tile.rows) {
+    const size_t r = g * b.rows + i, rows = std::min(tile.rows, b.rows - i);
+    const KeyRange own =
+        KeyRange{v.sees[r].begin, v.sees[r + rows - 1].end}.Within(span, kSpanKeys);
+    for (size_t unit = begin; unit < end; unit += kUnitKeys) {
+      if (own.Within(unit, kUnitKeys).empty()) continue;
+      AttendUnit(width, r, rows, unit, v.keys + (unit - begin) / kUnitKeys * kKeyStride * width,
+                 values + (unit - begin) * stride, stride, own.begin >= unit, v);
+    }
   }
 }
 
 // All rows of the block with the keys of one span: v.max, v.sum and v.acc, where a row sees any.
 void AttendSpan(const AttentionArgs& a, const AttentionBlock& b, const AttentionTile& tile,
                 size_t span, Locals& v) {
-  const size_t width = a.q.cols / a.heads;
   std::fill_n(v.max, b.key_heads * b.rows, kLowestScore);
   std::fill_n(v.sum, b.key_heads * b.rows, 0.0f);
   const KeyRange all =
@@ -228,9 +248,7 @@ void AttendSpan(const AttentionArgs& a, const AttentionBlock& b, const Attention
     const size_t end = std::min(t + step, all.end);
     for (size_t g = 0; g < b.key_heads; ++g) {
       PackKeys(a, b, g, t, end, v);
-      for (size_t r = 0; r < b.rows; r += tile.rows) {
-        AttendTile(width, g * b.rows + r, g * b.rows + std::min(r + tile.rows, b.rows), t, end, v);
-      }
+      AttendTile(a, b, tile, g, t, end, v);
     }
   }
 }

@@ -50,7 +50,7 @@ void BM_AttentionStep(benchmark::State& state) {
 }
 BENCHMARK(BM_AttentionStep)
     ->ArgNames({"keys", "G", "threads"})
-    ->ArgsProduct({{16384}, {8, 2}, {1, 2}})
+    ->ArgsProduct({{128, 16384}, {8, 2}, {1, 2}})
     ->UseRealTime();
 
 }  // namespace

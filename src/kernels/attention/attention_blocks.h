@@ -12,6 +12,9 @@ namespace hognose::kernels::internal {
 // sum, so they depend on nothing.
 inline constexpr size_t kUnitKeys = 128;
 inline constexpr size_t kSpanKeys = 512;
+// From one row of a unit's transposed keys to the next: no power of two, so that a key's elements
+// don't meet in a few sets of the cache.
+inline constexpr size_t kKeyStride = kUnitKeys + 16;
 // Rows of one task; a row is one query of one head.
 inline constexpr size_t kLeastRows = 96;
 inline constexpr size_t kMaxBlockRows = 384;

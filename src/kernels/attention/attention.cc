@@ -4,7 +4,6 @@
 #include <cmath>
 #include <limits>
 #include <utility>
-#include <vector>
 
 #include "core/cpu.h"
 #include "kernels/attention/attention_blocks.h"
@@ -14,20 +13,12 @@
 #include "hwy/foreach_target.h"
 // After foreach_target.
 #include "hwy/highway.h"
+#include "kernels/attention/attention_pack-inl.h"
 #include "kernels/product_tile-inl.h"
 
 namespace hognose::kernels {
 #ifndef HOGNOSE_ATTENTION_ONCE_
 #define HOGNOSE_ATTENTION_ONCE_
-using internal::AttentionBlock;
-using internal::AttentionCut;
-using internal::AttentionTile;
-using internal::KeyRange;
-using internal::kKeyStride;
-using internal::kMaxBlockFloats;
-using internal::kMaxBlockRows;
-using internal::kSpanKeys;
-using internal::kUnitKeys;
 // Below every finite score: no maximum yet. Finite, so that a score of -infinity less it is
 // -infinity.
 constexpr float kLowestScore = std::numeric_limits<float>::lowest();
@@ -44,91 +35,6 @@ struct Partial {
 HWY_BEFORE_NAMESPACE();
 namespace hognose::kernels {
 namespace HWY_NAMESPACE {
-
-struct Locals {
-  HWY_ALIGN float q[kMaxBlockFloats];    // times scale log2(e)
-  HWY_ALIGN float acc[kMaxBlockFloats];  // a span's sums, in rows of whole tiles
-  HWY_ALIGN float keys[internal::kMaxTileFloats / kUnitKeys *
-                       kKeyStride];                  // units, each transposed: [P, kUnitKeys]
-  HWY_ALIGN float values[internal::kMaxTileFloats];  // in rows of whole tiles
-  HWY_ALIGN float scores[internal::kMaxTileRows * kUnitKeys];  // later weights
-  HWY_ALIGN float max[kMaxBlockRows];
-  HWY_ALIGN float sum[kMaxBlockRows];
-  HWY_ALIGN float kept[internal::kMaxTileRows];  // what a new maximum leaves of the sums
-  KeyRange sees[kMaxBlockRows];
-};
-
-constexpr size_t TileCols(size_t width) {
-  return (width + kProductCols - 1) / kProductCols * kProductCols;
-}
-
-void PackQueries(const AttentionArgs& a, const AttentionBlock& b, Locals& v) {
-  const DF d;
-  const size_t width = a.q.cols / a.heads;
-  const double scale = a.scale != 0.0f ? a.scale : 1.0 / std::sqrt(static_cast<double>(width));
-  const VF factor = hn::Set(d, static_cast<float>(scale * 1.4426950408889634));  // log2(e)
-  for (size_t g = 0; g < b.key_heads; ++g) {
-    for (size_t r = 0; r < b.rows; ++r) {
-      const float* q = a.q.Row(b.QueryRow(a, r)) + b.Head(a, g, r) * width;
-      float* to = v.q + (g * b.rows + r) * width;
-      ForVectors(width, [&](size_t i, size_t count) HWY_ATTR {
-        StoreN(d, hn::Mul(factor, LoadN(d, q + i, count)), to + i, count);
-      });
-      v.sees[g * b.rows + r] = b.Sees(a, r);
-    }
-  }
-}
-
-// Whether the block's products read values where they are: each once, whole tiles of them.
-bool InPlace(const AttentionArgs& a, const AttentionBlock& b) {
-  return b.rows <= kProductRows && a.q.cols / a.heads % kProductCols == 0;
-}
-
-// Asks for the keys and values of rows [begin, end) ahead, all heads of the block: a part of a row
-// is too short for the processor to see a stream.
-HWY_INLINE void PrefetchKeys(const AttentionArgs& a, const AttentionBlock& b, size_t begin,
-                             size_t end) {
-  constexpr size_t kLine = 64 / sizeof(float);
-  const size_t width = a.q.cols / a.heads, column = b.key_head * width;
-  for (size_t t = begin; t < std::min(end, b.keys); ++t) {
-    const float* k = a.k.Row(b.key_begin + t) + column;
-    const float* v = a.v.Row(b.key_begin + t) + column;
-    for (size_t i = 0; i < b.key_heads * width; i += kLine) {
-      __builtin_prefetch(k + i, 0, 2);
-      __builtin_prefetch(v + i, 0, 2);
-    }
-  }
-}
-
-// Keys [begin, end) of the sequence for key head g of the block; `begin` begins a unit.
-void PackKeys(const AttentionArgs& a, const AttentionBlock& b, size_t g, size_t begin, size_t end,
-              Locals& v) {
-  constexpr size_t kStep = 16;
-  const DF d;
-  const size_t width = a.q.cols / a.heads, cols = TileCols(width);
-  const size_t column = (b.key_head + g) * width;
-  for (size_t t = begin; t < end; t += kStep) {
-    const size_t in_unit = t % kUnitKeys, count = std::min(kStep, end - t), row = b.key_begin + t;
-    // While its heads are packed, the unit behind the tile is asked for row by row.
-    const size_t ahead = g * kUnitKeys + in_unit, next = t - in_unit + kUnitKeys;
-    PrefetchKeys(a, b, next + ahead / b.key_heads, next + (ahead + kStep) / b.key_heads);
-    TransposeInto(a.k.Row(row) + column, a.k.stride, count, width,
-                  v.keys + (t - in_unit - begin) / kUnitKeys * kKeyStride * width + in_unit,
-                  kKeyStride);
-    for (size_t i = 0; i < count && !InPlace(a, b); ++i) {
-      float* to = v.values + (t + i - begin) * cols;
-      ForVectors(width, [&](size_t c, size_t n) HWY_ATTR {
-        StoreN(d, LoadN(d, a.v.Row(row + i) + column + c, n), to + c, n);
-      });
-      std::fill(to + width, to + cols, 0.0f);
-    }
-  }
-  const size_t rest = end % kUnitKeys;
-  for (size_t p = 0; p < width && rest > 0; ++p) {
-    float* row = v.keys + ((end - rest - begin) / kUnitKeys * width + p) * kKeyStride;
-    std::fill(row + rest, row + kUnitKeys, 0.0f);
-  }
-}
 
 // Scores of rows [r, r + rows) to weights 2^(score - maximum); their maxima and sums move on.
 void TakeWeights(size_t r, size_t rows, Locals& v) {
@@ -246,8 +152,9 @@ void AttendSpan(const AttentionArgs& a, const AttentionBlock& b, const Attention
   const size_t step = b.key_heads > 1 ? kUnitKeys : tile.keys;
   for (size_t t = all.begin / kUnitKeys * kUnitKeys; t < all.end; t += step) {
     const size_t end = std::min(t + step, all.end);
+    KeysAhead ahead(a, b, t + kUnitKeys);
     for (size_t g = 0; g < b.key_heads; ++g) {
-      PackKeys(a, b, g, t, end, v);
+      PackKeys(a, b, g, t, end, ahead, v);
       AttendTile(a, b, tile, g, t, end, v);
     }
   }
@@ -387,42 +294,6 @@ void Attention(core::Exec& exec, const AttentionArgs& args) noexcept {
   const size_t width = args.q.cols / args.heads;
   internal::AttentionByTiles(exec, args,
                              internal::ChooseAttentionTile(cpu.l1d_bytes, cpu.l2_bytes, width));
-}
-
-void AttentionRef(const AttentionArgs& a) {
-  const size_t width = a.q.cols / a.heads, group = a.heads / a.key_heads;
-  const double scale = a.scale != 0.0f ? a.scale : 1.0 / std::sqrt(static_cast<double>(width));
-  const size_t sequences = a.query_offsets.size == 0 ? 1 : a.query_offsets.size - 1;
-  for (size_t b = 0; b < sequences; ++b) {
-    const bool packed = a.query_offsets.size != 0;
-    const size_t query = packed ? a.query_offsets[b] : 0, key = packed ? a.key_offsets[b] : 0;
-    const size_t queries = packed ? a.query_offsets[b + 1] - query : a.q.rows;
-    const size_t keys = packed ? a.key_offsets[b + 1] - key : a.k.rows;
-    std::vector<double> weights(keys);
-    for (size_t i = 0; i < queries * a.heads && keys > 0; ++i) {
-      const size_t row = query + i / a.heads, head = i % a.heads;
-      const float* q = a.q.Row(row) + head * width;
-      double max = -std::numeric_limits<double>::infinity(), sum = 0.0;
-      for (size_t j = 0; j < keys; ++j) {
-        const float* k = a.k.Row(key + j) + head / group * width;
-        const size_t t = i / a.heads + keys - queries;  // the query's own key
-        const bool seen = !a.causal || (j <= t && (a.window == 0 || j + a.window > t));
-        double score = seen ? 0.0 : -std::numeric_limits<double>::infinity();
-        for (size_t p = 0; p < width && seen; ++p) score += static_cast<double>(q[p]) * k[p];
-        weights[j] = seen ? scale * score : score;
-        max = std::max(max, weights[j]);
-      }
-      for (double& w : weights) sum += w = std::exp(w - max);
-      for (size_t p = 0; p < width; ++p) {
-        double y = 0.0;
-        for (size_t j = 0; j < keys; ++j) {
-          // A weight of 0 may meet an infinite value that nobody sees.
-          if (weights[j] != 0.0) y += weights[j] * a.v.Row(key + j)[head / group * width + p];
-        }
-        a.y.Row(row)[head * width + p] = static_cast<float>(y / sum);
-      }
-    }
-  }
 }
 
 }  // namespace hognose::kernels

@@ -37,7 +37,7 @@ namespace hognose::kernels {
 namespace HWY_NAMESPACE {
 
 // Scores of rows [r, r + rows) to weights 2^(score - maximum); their maxima and sums move on.
-void TakeWeights(size_t r, size_t rows, Locals& v) {
+void TakeWeights(size_t r, size_t rows, AttentionLocals& v) {
   const DF d;
   const size_t lanes = hn::Lanes(d);
   for (size_t i = 0; i < rows; ++i) {
@@ -79,7 +79,7 @@ bool AllFinite(size_t width, const KeyRange& rows, const float* values, size_t s
 // Rows [r, r + rows) and one unit of keys, of which they see [all.begin, all.end), packed from
 // `keys` and `values` on. `first`: their sums begin here.
 void AttendUnit(size_t width, size_t r, size_t rows, size_t unit, const float* keys,
-                const float* values, size_t stride, bool first, Locals& v) {
+                const float* values, size_t stride, bool first, AttentionLocals& v) {
   const size_t cols = TileCols(width), last = r + rows - 1;
   // What rows [i, j] see of the unit, counted from its first key.
   const auto seen = [&](size_t i, size_t j) {
@@ -124,7 +124,7 @@ void AttendUnit(size_t width, size_t r, size_t rows, size_t unit, const float* k
 
 // All rows of key head g of the block with the packed keys [begin, end), which are of one span.
 void AttendTile(const AttentionArgs& a, const AttentionBlock& b, const AttentionTile& tile,
-                size_t g, size_t begin, size_t end, Locals& v) {
+                size_t g, size_t begin, size_t end, AttentionLocals& v) {
   const size_t width = a.q.cols / a.heads, span = begin / kSpanKeys * kSpanKeys;
   const bool in_place = InPlace(a, b);
   const size_t stride = in_place ? a.v.stride : TileCols(width);
@@ -144,7 +144,7 @@ void AttendTile(const AttentionArgs& a, const AttentionBlock& b, const Attention
 
 // All rows of the block with the keys of one span: v.max, v.sum and v.acc, where a row sees any.
 void AttendSpan(const AttentionArgs& a, const AttentionBlock& b, const AttentionTile& tile,
-                size_t span, Locals& v) {
+                size_t span, AttentionLocals& v) {
   std::fill_n(v.max, b.key_heads * b.rows, kLowestScore);
   std::fill_n(v.sum, b.key_heads * b.rows, 0.0f);
   const KeyRange all =
@@ -184,7 +184,7 @@ void Finish(float sum, size_t width, float* y) {
 }
 
 void AttendBlock(const AttentionArgs& a, const AttentionTile& tile, const AttentionBlock& b) {
-  Locals v;
+  AttentionLocals v;
   float max[kMaxBlockRows], sum[kMaxBlockRows];
   const size_t width = a.q.cols / a.heads, cols = TileCols(width);
   PackQueries(a, b, v);
@@ -210,7 +210,7 @@ float* SpanScratch(const AttentionArgs& a, const AttentionCut& cut, size_t row, 
 // One span of a block into the scratch.
 void AttendBlockSpan(const AttentionArgs& a, const AttentionTile& tile, const AttentionCut& cut,
                      const AttentionBlock& b, size_t span) {
-  Locals v;
+  AttentionLocals v;
   const size_t width = a.q.cols / a.heads, cols = TileCols(width);
   const KeyRange all{b.Sees(a, 0).begin, b.Sees(a, b.rows - 1).end};
   if (all.Within(span * kSpanKeys, kSpanKeys).empty()) return;

@@ -31,8 +31,9 @@ struct AttentionTile {
 };
 
 inline constexpr size_t kMaxTileRows = 48;
-// Floats of a tile's keys: they are on the stack, and so are its values.
-inline constexpr size_t kMaxTileFloats = 128 * kMaxAttentionWidth;
+// Floats of a tile's values, which are on the stack, and so are its keys.
+inline constexpr size_t kMaxTileFloats = kUnitKeys * kMaxAttentionWidth;
+inline constexpr size_t kMaxTileKeys = kMaxTileFloats / kUnitKeys * kKeyStride;
 
 // A row of sums or values: whole tiles of every target's products.
 constexpr size_t PaddedWidth(size_t width) { return (width + 63) / 64 * 64; }

@@ -27,17 +27,17 @@ using internal::kKeyStride;
 using internal::kMaxBlockFloats;
 using internal::kMaxBlockRows;
 using internal::kMaxTileFloats;
+using internal::kMaxTileKeys;
 using internal::kMaxTileRows;
 using internal::kSpanKeys;
 using internal::kUnitKeys;
 
-struct Locals {
-  HWY_ALIGN float q[kMaxBlockFloats];    // times scale log2(e)
-  HWY_ALIGN float acc[kMaxBlockFloats];  // a span's sums, in rows of whole tiles
-  HWY_ALIGN float
-      keys[kMaxTileFloats / kUnitKeys * kKeyStride];  // units, each transposed: [P, kUnitKeys]
-  HWY_ALIGN float values[kMaxTileFloats];             // in rows of whole tiles
-  HWY_ALIGN float scores[kMaxTileRows * kUnitKeys];   // later weights
+struct AttentionLocals {
+  HWY_ALIGN float q[kMaxBlockFloats];                // times scale log2(e)
+  HWY_ALIGN float acc[kMaxBlockFloats];              // a span's sums, in rows of whole tiles
+  HWY_ALIGN float keys[kMaxTileKeys];                // units, each transposed: [P, kKeyStride]
+  HWY_ALIGN float values[kMaxTileFloats];            // in rows of whole tiles
+  HWY_ALIGN float scores[kMaxTileRows * kUnitKeys];  // later weights
   HWY_ALIGN float max[kMaxBlockRows];
   HWY_ALIGN float sum[kMaxBlockRows];
   HWY_ALIGN float kept[kMaxTileRows];  // what a new maximum leaves of the sums
@@ -48,7 +48,7 @@ constexpr size_t TileCols(size_t width) {
   return (width + kProductCols - 1) / kProductCols * kProductCols;
 }
 
-void PackQueries(const AttentionArgs& a, const AttentionBlock& b, Locals& v) {
+inline void PackQueries(const AttentionArgs& a, const AttentionBlock& b, AttentionLocals& v) {
   const DF d;
   const size_t width = a.q.cols / a.heads;
   const double scale = a.scale != 0.0f ? a.scale : 1.0 / std::sqrt(static_cast<double>(width));
@@ -66,7 +66,7 @@ void PackQueries(const AttentionArgs& a, const AttentionBlock& b, Locals& v) {
 }
 
 // Whether the block's products read values where they are: each once, whole tiles of them.
-bool InPlace(const AttentionArgs& a, const AttentionBlock& b) {
+inline bool InPlace(const AttentionArgs& a, const AttentionBlock& b) {
   return b.rows <= kProductRows && a.q.cols / a.heads % kProductCols == 0;
 }
 
@@ -97,8 +97,8 @@ struct KeysAhead {
 
 // Transposes a vector of rows, 4 columns at a time: blocks of 4 of them lie in a vector's blocks of
 // 128 bits. What is asked ahead is as much as is read here.
-void TransposeKeys(const float* from, size_t from_stride, size_t width, float* to,
-                   KeysAhead& ahead) {
+inline void TransposeKeys(const float* from, size_t from_stride, size_t width, float* to,
+                          KeysAhead& ahead) {
   const DF d;
   const size_t lanes = hn::Lanes(d);
   size_t c = 0;
@@ -136,8 +136,8 @@ void TransposeKeys(const float* from, size_t from_stride, size_t width, float* t
 }
 
 // Keys [begin, end) of the sequence for key head g of the block; `begin` begins a unit.
-void PackKeys(const AttentionArgs& a, const AttentionBlock& b, size_t g, size_t begin, size_t end,
-              KeysAhead& ahead, Locals& v) {
+inline void PackKeys(const AttentionArgs& a, const AttentionBlock& b, size_t g, size_t begin,
+                     size_t end, KeysAhead& ahead, AttentionLocals& v) {
   const DF d;
   const size_t lanes = hn::Lanes(d), width = a.q.cols / a.heads, cols = TileCols(width);
   const size_t column = (b.key_head + g) * width;

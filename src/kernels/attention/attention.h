@@ -1,20 +1,21 @@
 // attention: softmax attention, forward; grouped queries, causal, sliding window, packed sequences.
 //
-// Formula    s_j = scale q_i . k_j;  y_i = sum_j exp(s_j) v_j / sum_j exp(s_j), over the keys j
-// that
-//            query i sees: all of its sequence. With `causal` the queries are the last of the keys,
-//            query i of Lq is key t = Lk - Lq + i, and sees j <= t; with a window W also j > t - W.
-//            Query head h reads key head h / (H / G).
+// Formula    s_j = scale q_i . k_j;  y_i = sum_j exp(s_j) v_j / sum_j exp(s_j), j all keys that
+// query i
+//            sees: its sequence's. With `causal` the queries are the last of the keys, query i of
+//            Lq is key t = Lk - Lq + i, and sees j <= t; with a window W also j > t - W. Query head
+//            h reads key head h / (H / G).
 // Operands   q, y [Lq, H P]; k, v [Lk, G P], f32, 1 <= P <= kMaxAttentionWidth, H a multiple of G.
 //            y may be q itself (same pointer and stride), and no other input. Sequences one behind
 //            the other: sequence b is rows [offsets[b], offsets[b + 1]) of q and of k, each with
 //            offsets of its own. With `causal` no sequence has more queries than keys. A sequence
 //            without keys or without queries is left out: its rows of y stay as they are.
-// Scratch    AttentionScratch floats. Up to 800 KiB of the stack of each thread.
-// Threads    (sequence, key head, 96 rows of queries); with few rows spans of 512 keys, too. The
-//            keys' blocks begin at fixed places of a sequence and a query's sums have one order:
-//            the same bits for any thread count, any cache, any split of the queries into calls or
-//            into sequences.
+// Scratch    AttentionScratch floats, and 512 KiB of each thread's stack.
+// Threads    (sequence, key head, 96 to 384 rows of queries), or with few rows (sequence, some key
+//            heads, 512 keys). Blocks of keys begin at fixed places of a sequence and a query's
+//            sums have one order: the same bits for any thread count, any cache, any split of the
+//            queries into calls, alone or packed. (So a single query sums its scores as a prompt's
+//            queries do, which costs it a transposition of its keys.)
 // Errors     none; shapes are checked by HOGNOSE_DCHECK. A NaN that a query sees makes its result
 //            NaN, one that it doesn't see changes nothing. A score of -infinity has weight 0; a
 //            query with no other score, or one of +infinity, gets NaN.

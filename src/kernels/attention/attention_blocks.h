@@ -105,18 +105,24 @@ struct AttentionCut {
   size_t blocks;     // in all
 
   explicit AttentionCut(const AttentionArgs& a) {
-    constexpr size_t kTasks = 64;
+    constexpr size_t kTasks = 64, kSplitTasks = 16;
     const size_t padded = PaddedWidth(a.q.cols / a.heads), all_rows = a.q.rows * a.heads;
     // Every block packs its keys once more: it has many rows where there are enough for kTasks.
     const size_t most = std::min(kMaxBlockRows, kMaxBlockFloats / padded / kLeastRows * kLeastRows);
     rows = std::clamp(all_rows / kTasks / kLeastRows * kLeastRows, kLeastRows, most);
+    size_t most_queries = 1;
     spans = 0;
     for (size_t b = 0; b < Sequences(a); ++b) {
-      spans = std::max(spans, Spans(SequenceAt(a, b).keys));
+      const AttentionBlock sequence = SequenceAt(a, b);
+      spans = std::max(spans, Spans(sequence.keys));
+      most_queries = std::max(most_queries, sequence.queries);
     }
     if (all_rows > kMaxSplitRows) spans = 1;
-    // Few rows wait for memory, which is faster where neighbouring heads are read together.
-    key_heads = spans > 1 ? std::min(a.key_heads, most / rows) : 1;
+    // Few rows wait for memory, which is fastest where it is read from end to end: all heads of a
+    // key, if that leaves kSplitTasks.
+    const size_t fit = most / std::min(rows, most_queries * (a.heads / a.key_heads));
+    const size_t enough = a.key_heads * Sequences(a) * spans / kSplitTasks;
+    key_heads = spans > 1 ? std::clamp<size_t>(enough, 1, std::min(a.key_heads, fit)) : 1;
     blocks = 0;
     for (size_t b = 0; b < Sequences(a); ++b) blocks += BlocksOf(a, SequenceAt(a, b));
   }

@@ -2,6 +2,7 @@
 
 #include <cmath>
 #include <limits>
+#include <utility>
 
 #include "kernels/attention/attention_blocks.h"
 #include "kernels/testing.h"
@@ -130,9 +131,9 @@ TEST(Attention, EqualsTheOracleForTheLastQueriesAndForAllKeys) {
   for (const size_t width : kWidths) {
     for (const size_t group : kGroups) {
       for (const Shape& s :
-           {Shape{1, 1400, 4, 4 / group, width}, Shape{1, 700, 8, 8 / group, width, 600},
-            Shape{5, 130, 4, 4 / group, width, 100}, Shape{70, 600, 4, 4 / group, width},
-            Shape{9, 70, 4, 4 / group, width, 0, false},
+           {Shape{1, 1400, 4, 4 / group, width}, Shape{2, 8200, 4, 4 / group, width},
+            Shape{1, 700, 8, 8 / group, width, 600}, Shape{5, 130, 4, 4 / group, width, 100},
+            Shape{70, 600, 4, 4 / group, width}, Shape{9, 70, 4, 4 / group, width, 0, false},
             Shape{40, 3, 4, 4 / group, width, 0, false}}) {
         Case v(rng, s);
         v.args.scale = group == 2 ? -0.3f : 0.0f;
@@ -192,6 +193,29 @@ TEST(Attention, LargeBlocksHaveTheBitsOfSmallOnes) {
     Attention(exec, a);
   }
   EXPECT_TRUE(SameBits(v.y, whole));
+}
+
+TEST(Attention, SplitKeysHaveTheBitsOfWholeOnes) {
+  core::ThreadPool pool(2);
+  core::Exec exec{pool};
+  ForEachTarget([&] {
+    core::Rng rng(11);
+    Case v(rng, {270, 8200, 4, 2, 20, 8000});
+    EXPECT_EQ(internal::AttentionCut(v.args).spans, 1u);
+    const std::vector<float> whole = v.Result(exec);
+    std::fill(v.y.begin(), v.y.end(), 7.0f);
+    for (const auto& [t, count] : {std::pair<size_t, size_t>{0, 1}, {1, 200}, {201, 69}}) {
+      AttentionArgs a = v.args;
+      a.q = a.q.Rows(t, count);
+      a.y = a.y.Rows(t, count);
+      a.k = a.k.Rows(0, 8200 - 270 + t + count);
+      a.v = a.v.Rows(0, a.k.rows);
+      EXPECT_GT(internal::AttentionCut(a).spans, 1u);
+      EXPECT_EQ(internal::AttentionCut(a).key_heads, 2u);
+      Attention(exec, a);
+    }
+    ASSERT_TRUE(SameBits(v.y, whole));
+  });
 }
 
 TEST(Attention, PackedSequencesHaveTheBitsOfSingleOnes) {
@@ -321,13 +345,16 @@ TEST(Attention, TilesFollowTheCaches) {
 
 TEST(Attention, FewQueriesSplitTheirKeys) {
   core::Rng rng(10);
-  Case step(rng, {1, 3000, 8, 4, 64}), prompt(rng, {3000, 3000, 8, 4, 64});
+  Case step(rng, {1, 9000, 8, 4, 64}), prompt(rng, {3000, 3000, 8, 4, 64});
   const internal::AttentionCut split(step.args), whole(prompt.args);
-  EXPECT_EQ(split.spans, 6u);
-  EXPECT_EQ(split.blocks, 1u);
+  EXPECT_EQ(split.spans, 18u);
   EXPECT_EQ(split.key_heads, 4u);
+  EXPECT_EQ(split.blocks, 1u);
   EXPECT_EQ(whole.spans, 1u);
   EXPECT_EQ(whole.key_heads, 1u);
+  // Fewer keys leave fewer spans, of fewer heads each.
+  Case shorter(rng, {1, 4000, 8, 4, 64});
+  EXPECT_EQ(internal::AttentionCut(shorter.args).key_heads, 2u);
   // Every row once.
   size_t rows = 0;
   for (size_t i = 0; i < whole.blocks; ++i) rows += whole.BlockAt(prompt.args, i).rows;

@@ -19,9 +19,9 @@ HWY_BEFORE_NAMESPACE();
 namespace hognose::kernels {
 namespace HWY_NAMESPACE {
 
-constexpr size_t kMaxN = internal::TileColumns(kMaxAttentionWidth);
-constexpr size_t kMaxP = internal::TileColumns(kMaxAttentionWidth + 1);
-constexpr size_t kMaxTransposed = (kMaxAttentionWidth + 1) * kMaxN;
+constexpr size_t kMaxN = internal::TileColumns(kMaxLinearAttentionWidth);
+constexpr size_t kMaxP = internal::TileColumns(kMaxLinearAttentionWidth + 1);
+constexpr size_t kMaxTransposed = (kMaxLinearAttentionWidth + 1) * kMaxN;
 // The states of a span's chunks; the widest heads have two.
 constexpr size_t kMaxSpanStates = std::max(internal::kSpanFloats, 2 * kMaxTransposed);
 
@@ -32,15 +32,15 @@ struct Locals {
   HWY_ALIGN float q[kChunk * kMaxN], k[kChunk * kMaxN];    // [Q, n]
   HWY_ALIGN float v[kChunk * kMaxP], d_o[kChunk * kMaxP];  // [Q, p]
   HWY_ALIGN float out[kChunk * kMaxP];                     // [Q, n] or [Q, p]
-  HWY_ALIGN float qt[kMaxAttentionWidth * kChunk];         // [N, Q]: q transposed
+  HWY_ALIGN float qt[kMaxLinearAttentionWidth * kChunk];   // [N, Q]: q transposed
   HWY_ALIGN float d_ot[kMaxP * kChunk];                    // [P', Q]: d_o transposed
   HWY_ALIGN float qk[kChunk * kChunk];                     // k_j . q_i, then times their decay
   HWY_ALIGN float dqk[kChunk * kChunk];                    // its gradient
   HWY_ALIGN float decays[kChunk * kChunk];
-  HWY_ALIGN float states[kMaxSpanStates];          // [chunks, P', n]: at the chunks' beginnings
-  HWY_ALIGN float dst[kMaxTransposed];             // [P', n]: of the state that leaves the chunk
-  HWY_ALIGN float ds[kMaxAttentionWidth * kMaxP];  // [N, p]: dst transposed
-  float kept[kMaxAttentionWidth + 1];
+  HWY_ALIGN float states[kMaxSpanStates];  // [chunks, P', n]: at the chunks' beginnings
+  HWY_ALIGN float dst[kMaxTransposed];     // [P', n]: of the state that leaves the chunk
+  HWY_ALIGN float ds[kMaxLinearAttentionWidth * kMaxP];  // [N, p]: dst transposed
+  float kept[kMaxLinearAttentionWidth + 1];
   double dsum[kChunk];  // of the exponents
 };
 

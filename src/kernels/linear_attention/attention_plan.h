@@ -51,7 +51,8 @@ template <typename Args>
 void CheckOperands(const Args& a, const AttentionShape<Args>& shape) {
   HOGNOSE_DCHECK(a.q.cols % a.heads == 0 && a.v.cols % a.heads == 0);
   HOGNOSE_DCHECK(a.k.rows == a.q.rows && a.v.rows == a.q.rows && a.k.cols == a.q.cols);
-  HOGNOSE_DCHECK(shape.states <= kMaxAttentionWidth && shape.width <= kMaxAttentionWidth);
+  HOGNOSE_DCHECK(shape.states <= kMaxLinearAttentionWidth &&
+                 shape.width <= kMaxLinearAttentionWidth);
   HOGNOSE_DCHECK(a.starts.size == 0 ||
                  (a.starts.size > 1 && a.starts[a.starts.size - 1] <= a.q.rows));
   HOGNOSE_DCHECK(a.log_decay.rows == 0 || (a.causal && a.log_decay.cols == a.heads));

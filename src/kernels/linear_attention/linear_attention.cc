@@ -18,7 +18,7 @@ namespace hognose::kernels {
 constexpr size_t StateFloats(size_t states, size_t width) {
   return states * internal::TileColumns(width) + internal::TileColumns(states);
 }
-constexpr size_t kMaxStateFloats = StateFloats(kMaxAttentionWidth, kMaxAttentionWidth);
+constexpr size_t kMaxStateFloats = StateFloats(kMaxLinearAttentionWidth, kMaxLinearAttentionWidth);
 constexpr float kNormaliserFloor = 1e-10f;
 #endif
 }  // namespace hognose::kernels
@@ -29,7 +29,7 @@ namespace HWY_NAMESPACE {
 
 // A head's matrices of the chunk at hand, near the processor, and the state.
 struct Locals {
-  static constexpr size_t kRows = kChunk * internal::TileColumns(kMaxAttentionWidth);
+  static constexpr size_t kRows = kChunk * internal::TileColumns(kMaxLinearAttentionWidth);
   size_t n, p;
   bool live = false;                        // false: the state is 0, whatever it holds
   HWY_ALIGN float q[kRows], k[kRows];       // [Q, n]
@@ -38,7 +38,7 @@ struct Locals {
   HWY_ALIGN float scores[kChunk * kChunk];  // [Q, Q]
   HWY_ALIGN float decays[kChunk * kChunk];
   HWY_ALIGN float state[kMaxStateFloats];
-  float kept[kMaxAttentionWidth];
+  float kept[kMaxLinearAttentionWidth];
 };
 
 using Head = AttentionHead<LinearAttentionArgs>;

@@ -12,7 +12,7 @@
 //            (b H + h) N + n). f32; rows of any stride. L rows of all sequences one after the
 //            other: sequence b is rows [starts[b], starts[b + 1]), none is no row; without
 //            `starts` there is one sequence of all rows. o aliases no input, the final state may
-//            be the initial one. L < 2^32; 1 <= N, P <= kMaxAttentionWidth.
+//            be the initial one. L < 2^32; 1 <= N, P <= kMaxLinearAttentionWidth.
 // Scratch    LinearAttentionScratch floats: where spans of chunks run at once, a state for each, of
 //            some hundred steps; the gradient has it for sequences longer than a span. Nothing of
 //            size L L or L N P.
@@ -33,7 +33,7 @@
 
 namespace hognose::kernels {
 
-inline constexpr size_t kMaxAttentionWidth = 256;  // N and P
+inline constexpr size_t kMaxLinearAttentionWidth = 256;  // N and P
 
 enum class FeatureMap { kIdentity, kRelu, kEluPlusOne };  // elu(x) + 1: x + 1 above 0, else exp(x)
 

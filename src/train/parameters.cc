@@ -31,6 +31,16 @@ size_t Elements(const core::TensorMap& tensors, const std::string& name) {
   return static_cast<size_t>(sizes[0]) * static_cast<size_t>(sizes[1]);
 }
 
+// An arena that holds what `carve` takes from it.
+template <typename Function>
+core::Result<core::Arena> Carve(const Function& carve) {
+  core::Arena measure;
+  carve(measure);
+  HOGNOSE_ASSIGN(core::Arena arena, core::Arena::Allocate(measure.used()));
+  carve(arena);
+  return arena;
+}
+
 }  // namespace
 
 bool HasNoDecay(std::string_view name) {
@@ -71,10 +81,11 @@ core::Result<Parameters> Parameters::Create(const core::TensorMap& tensors,
     }
     if (decays) p.decayed_ = p.total_;
   }
-  core::Arena measure;
-  p.Carve(measure, options);
-  HOGNOSE_ASSIGN(p.memory_, core::Arena::Allocate(measure.used()));
-  p.Carve(p.memory_, options);
+  const auto values = [&](core::Arena& arena) {
+    p.values_ = arena.NewVec<float>(p.total_);
+    p.copies_ = arena.NewVec<uint16_t>(p.copy_total_);
+  };
+  HOGNOSE_ASSIGN(p.memory_, Carve(values));
   for (Parameter& parameter : p.parameters_) {
     const core::TensorView from = parameter.view;
     float* value = p.values_.data + parameter.offset;
@@ -84,6 +95,13 @@ core::Result<Parameters> Parameters::Create(const core::TensorMap& tensors,
     parameter.view.dtype = core::DType::kF32;
     p.tensors_[parameter.name] = parameter.view;
   }
+  // Only now: the tensors' own memory may have been given back.
+  const auto training = [&](core::Arena& arena) {
+    p.gradients_ = arena.NewVec<float>(p.total_);
+    p.m_ = arena.NewVec<float>(options.first_moment ? p.total_ : 0);
+    p.v_ = arena.NewVec<float>(options.second_moment ? p.total_ : 0);
+  };
+  HOGNOSE_ASSIGN(p.training_memory_, Carve(training));
   for (size_t i = 0; i < p.copied_.size(); ++i) {
     const Parameter& parameter = p.parameters_[p.copied_[i]];
     core::TensorView& view = p.tensors_[parameter.name];
@@ -93,15 +111,7 @@ core::Result<Parameters> Parameters::Create(const core::TensorMap& tensors,
   return p;
 }
 
-void Parameters::Carve(core::Arena& arena, const ParameterOptions& options) {
-  values_ = arena.NewVec<float>(total_);
-  gradients_ = arena.NewVec<float>(total_);
-  m_ = arena.NewVec<float>(options.first_moment ? total_ : 0);
-  v_ = arena.NewVec<float>(options.second_moment ? total_ : 0);
-  copies_ = arena.NewVec<uint16_t>(copy_total_);
-}
-
-size_t Parameters::bytes() const { return memory_.used(); }
+size_t Parameters::bytes() const { return memory_.used() + training_memory_.used(); }
 
 models::GradientMap Parameters::gradient_map(core::Vec<float> gradients) const {
   models::GradientMap map;

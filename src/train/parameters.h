@@ -1,6 +1,5 @@
-// Parameters: what training changes: values in f32, gradients and the optimiser's moments, each in
-// one allocation; and what the model reads: the values themselves, or copies of the matrices in 16
-// bits.
+// Parameters: what training changes: values in f32, gradients and the optimiser's moments; and what
+// the model reads: the values themselves, or copies of the matrices in 16 bits.
 //
 // Tensors that decay come first, then those that don't, each at a multiple of 32 floats; the floats
 // between them are zero and stay zero. Frozen tensors stay where and in what type they are.
@@ -80,7 +79,6 @@ class Parameters {
 
  private:
   Parameters() = default;
-  void Carve(core::Arena& arena, const ParameterOptions& options);
 
   std::vector<Parameter> parameters_;
   core::Vec<float> values_, gradients_, m_, v_;
@@ -91,7 +89,8 @@ class Parameters {
   size_t decayed_ = 0, total_ = 0, copy_total_ = 0;
   size_t trained_elements_ = 0, elements_ = 0;
   core::TensorMap tensors_, frozen_;
-  core::Arena memory_;
+  core::Arena memory_;           // values_, copies_
+  core::Arena training_memory_;  // gradients_, m_, v_
 };
 
 }  // namespace hognose::train

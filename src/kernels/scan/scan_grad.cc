@@ -24,7 +24,9 @@ void Product(const float* g, const float* h, const float*, float* out, size_t si
 }
 
 // True where x doesn't set the maximum.
-HWY_INLINE hn::Mask<DF> Keeps(VF h, VF x) { return hn::Or(hn::Ge(h, x), hn::Ne(h, h)); }
+HWY_INLINE hn::Mask<DF> Keeps(VF h, VF x) {
+  return hn::Or(hn::Ge(h, x), hn::Not(hn::Eq(h, h)));  // Ne is false for a NaN on some targets
+}
 
 // out = 0 where x sets the maximum, else 1.
 void KeepFactor(const float*, const float* h, const float* x, float* out, size_t size) {
@@ -157,8 +159,8 @@ void GradOfInitial(const ScanGradArgs& args, const Order& order) {
   }
 }
 
-// out = rule(g, the state before the step, x). Without initial state the first step of da is 0, and
-// that of dx is g.
+// out = rule(g, the state before the step, x). Without initial state that is 0 for da of the first
+// step, and its dx is g.
 void FinishSteps(core::Exec& exec, const ScanGradArgs& args, const Order& order, Series<float> out,
                  Rule rule) {
   const Series<const float> g = args.dx;
@@ -171,7 +173,10 @@ void FinishSteps(core::Exec& exec, const ScanGradArgs& args, const Order& order,
     const auto x = args.x.steps == 0 ? args.x : AsSeries(args.x.Step(order.first()));
     ForElements(exec, {AsSeries(g.Step(order.first())), AsSeries(args.initial), x, first}, rule);
   } else if (args.op == ScanOp::kLinear) {
-    for (size_t b = 0; b < first.sequences; ++b) std::fill_n(first.At(b, 0), first.channels, 0.0f);
+    for (size_t b = 0; b < first.sequences; ++b) {
+      const float* by_state = g.At(b, order.first());
+      for (size_t c = 0; c < first.channels; ++c) first.At(b, 0)[c] = by_state[c] * 0.0f;
+    }
   }
 }
 

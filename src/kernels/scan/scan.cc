@@ -43,6 +43,43 @@ ScanPieceArgs PieceOf(const ScanArgs& args, size_t b, size_t begin, size_t steps
   return p;
 }
 
+// Work that comes from memory is read best in wide rows; what is in the cache is better shared out,
+// but a task has to be worth its start.
+SequentialTasks SequentialTasksOf(const ScanShape& shape) {
+  constexpr size_t kCached = 65536, kMinElements = 8192, kRegister = 16, kManyTasks = 2048;
+  const size_t size = shape.steps * shape.channels;
+  const bool narrow = size <= kCached && shape.sequences * shape.channels < kManyTasks;
+  const size_t least = CeilDiv(kMinElements, kRegister * std::max<size_t>(1, shape.steps));
+  SequentialTasks tasks;
+  tasks.sequences = std::max<size_t>(1, kMinElements / (size + 1));
+  tasks.channels = std::max(least * kRegister, narrow ? 2 * kRegister : 16 * kRegister);
+  return tasks;
+}
+
+namespace {
+
+// Whole registers, whatever their size, and enough steps that a piece's state is little of it.
+TimePieces PiecesOf(const ScanShape& shape, size_t steps) {
+  constexpr size_t kMultiple = 16;
+  steps = CeilDiv(std::max(steps, kMultiple), kMultiple) * kMultiple;
+  return {steps, CeilDiv(shape.steps, steps)};
+}
+
+}  // namespace
+
+// One more than a multiple of most numbers of threads: either pass has one segment less to do.
+TimePieces SegmentsOf(const ScanShape& shape) {
+  constexpr size_t kMaxSegments = 33, kElements = 2048;
+  return PiecesOf(shape,
+                  std::max(CeilDiv(shape.steps, kMaxSegments), CeilDiv(kElements, shape.channels)));
+}
+
+// A chunk's operands, 64 KiB each, stay in the second-level cache between its two passes.
+TimePieces ChunksOf(const ScanShape& shape) {
+  constexpr size_t kElements = 16384;
+  return PiecesOf(shape, CeilDiv(kElements, shape.channels));
+}
+
 }  // namespace internal
 
 namespace {
@@ -52,7 +89,10 @@ using internal::PieceOf;
 using internal::ScanPiece;
 using internal::TotalPiece;
 
-size_t CeilDiv(size_t n, size_t by) { return (n + by - 1) / by; }
+using internal::CeilDiv;
+using internal::ChunksOf;
+using internal::SegmentsOf;
+using internal::TimePieces;
 
 void LoadInitial(const ScanArgs& args, size_t b, size_t c, size_t channels, float* state) {
   if (args.initial.rows == 0) {
@@ -66,52 +106,28 @@ void StoreLast(const ScanArgs& args, size_t b, size_t c, size_t channels, const 
   if (args.last.rows != 0) std::copy_n(state, channels, args.last.Row(b) + c);
 }
 
-// Tasks are blocks of channels, or where a whole sequence is small work several sequences.
-void Sequential(core::Exec& exec, const ScanArgs& args) {
-  constexpr size_t kMaxChannels = 64;
-  constexpr size_t kElements = 4096;
-  const size_t channels = args.x.channels, steps = args.x.steps;
-  const size_t blocks = CeilDiv(channels, kMaxChannels);
-  const size_t together = std::max<size_t>(1, kElements / (channels * steps + 1));
-  exec.pool.Run(CeilDiv(args.x.sequences, together) * blocks, [&](size_t task) {
-    const size_t c = task % blocks * kMaxChannels, count = std::min(kMaxChannels, channels - c);
-    const size_t first = task / blocks * together;
-    for (size_t b = first; b < std::min(first + together, args.x.sequences); ++b) {
-      float state[kMaxChannels];
-      LoadInitial(args, b, c, count, state);
-      if (steps > 0) ScanPiece(PieceOf(args, b, 0, steps, c, count), state);
-      StoreLast(args, b, c, count, state);
-    }
-  });
-}
-
-// Time in pieces of the same number of steps, the last one shorter.
-struct Pieces {
-  size_t steps, count;
-};
-
-// Whole registers, whatever their size, and enough steps that a piece's state is little of it.
-Pieces PiecesOf(const ScanShape& shape, size_t steps) {
-  constexpr size_t kMultiple = 16;
-  steps = CeilDiv(std::max(steps, kMultiple), kMultiple) * kMultiple;
-  return {steps, CeilDiv(shape.steps, steps)};
-}
-
-// One more than a multiple of most numbers of threads: either pass has one segment less to do.
-Pieces Segments(const ScanShape& shape) {
-  constexpr size_t kMaxSegments = 33, kElements = 2048;
-  return PiecesOf(shape,
-                  std::max(CeilDiv(shape.steps, kMaxSegments), CeilDiv(kElements, shape.channels)));
-}
-
-// A chunk's operands, 64 KiB each, stay in the second-level cache between its two passes.
-Pieces Chunks(const ScanShape& shape) {
-  constexpr size_t kElements = 16384;
-  return PiecesOf(shape, CeilDiv(kElements, shape.channels));
-}
-
 ScanShape ShapeOf(const ScanArgs& args) {
   return {args.op, args.x.sequences, args.x.steps, args.x.channels};
+}
+
+void Sequential(core::Exec& exec, const ScanArgs& args) {
+  const size_t channels = args.x.channels, steps = args.x.steps;
+  const auto tasks = internal::SequentialTasksOf(ShapeOf(args));
+  const size_t blocks = CeilDiv(channels, tasks.channels);
+  constexpr size_t kTogether = 256;  // whose state is on the stack
+  exec.pool.Run(CeilDiv(args.x.sequences, tasks.sequences) * blocks, [&](size_t task) {
+    const size_t begin = task % blocks * tasks.channels, first = task / blocks * tasks.sequences;
+    const size_t end = std::min(begin + tasks.channels, channels);
+    for (size_t b = first; b < std::min(first + tasks.sequences, args.x.sequences); ++b) {
+      for (size_t c = begin; c < end; c += kTogether) {
+        const size_t count = std::min(kTogether, end - c);
+        float state[kTogether];
+        LoadInitial(args, b, c, count, state);
+        if (steps > 0) ScanPiece(PieceOf(args, b, 0, steps, c, count), state);
+        StoreLast(args, b, c, count, state);
+      }
+    }
+  });
 }
 
 // One row [C] for each piece of each sequence.
@@ -132,7 +148,7 @@ struct PieceRows {
 // Work on one piece of all channels.
 struct PieceWork {
   const ScanArgs& args;
-  const Pieces& pieces;
+  const TimePieces& pieces;
   const PieceRows& rows;
 
   size_t Row(size_t b, size_t k) const { return b * pieces.count + k; }
@@ -166,7 +182,7 @@ struct PieceWork {
 
 // The first segment is scanned at once in the first pass, and nobody asks for the last one's total.
 void Segmented(core::Exec& exec, const ScanArgs& args) {
-  const Pieces pieces = Segments(ShapeOf(args));
+  const TimePieces pieces = SegmentsOf(ShapeOf(args));
   core::Arena arena = core::Arena::Over(args.scratch);
   const auto rows = PieceRows::Carve(arena, ShapeOf(args), pieces.count);
   const PieceWork work{args, pieces, rows};
@@ -187,7 +203,7 @@ void Segmented(core::Exec& exec, const ScanArgs& args) {
 // Any thread may run any chunk, but chunks are taken in their order: whoever waits for the state
 // before a chunk waits for one that a thread already works on.
 void Chunked(core::Exec& exec, const ScanArgs& args) {
-  const Pieces pieces = Chunks(ShapeOf(args));
+  const TimePieces pieces = ChunksOf(ShapeOf(args));
   core::Arena arena = core::Arena::Over(args.scratch);
   const auto rows = PieceRows::Carve(arena, ShapeOf(args), pieces.count);
   const PieceWork work{args, pieces, rows};
@@ -225,7 +241,7 @@ size_t ScanScratch(const ScanShape& shape, ScanMethod method) noexcept {
   if (method == ScanMethod::kBlelloch) return internal::BlellochScratch(shape);
   core::Arena measure;
   const bool segmented = method == ScanMethod::kSegmented;
-  PieceRows::Carve(measure, shape, (segmented ? Segments(shape) : Chunks(shape)).count);
+  PieceRows::Carve(measure, shape, (segmented ? SegmentsOf(shape) : ChunksOf(shape)).count);
   return measure.used() / sizeof(float);
 }
 

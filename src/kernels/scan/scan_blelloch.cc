@@ -109,10 +109,17 @@ void PairStates(const ScanPieceArgs& p, const float* state, ptrdiff_t step) {
       for (size_t c = begin; c < begin + vectors() * kLanes; c += kLanes) {
         const VF before = part.Load(from + c);
         const VF between = Apply<kOp>(before, part.template LoadStep<kOp>(a + c, x + c));
-        part.Store(p.exclusive ? before : between, y + c);
-        if (!pair) continue;
-        const Step second = part.template LoadStep<kOp>(a + p.a_step + c, x + p.x_step + c);
-        part.Store(p.exclusive ? between : Apply<kOp>(between, second), y + p.y_step + c);
+        VF first = between, second = before;
+        if (pair) {
+          second =
+              Apply<kOp>(between, part.template LoadStep<kOp>(a + p.a_step + c, x + p.x_step + c));
+        }
+        if (p.exclusive) {
+          first = before;
+          second = between;
+        }
+        part.Store(first, y + c);
+        if (pair) part.Store(second, y + p.y_step + c);
       }
     });
   }
@@ -225,6 +232,8 @@ class Levels {
 }  // namespace
 
 namespace internal {
+
+size_t BlellochBlocks(const ScanShape& shape) noexcept { return Tree(shape).blocks(); }
 
 size_t BlellochScratch(const ScanShape& shape) noexcept {
   const Tree tree(shape);

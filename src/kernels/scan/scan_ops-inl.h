@@ -23,9 +23,13 @@ struct Step {
   VF a, x;
 };
 
-// A NaN wins; of equal values the first one, so that zeros of both signs are associative too.
+// A NaN wins.
 HWY_INLINE VF MaxOrNan(VF first, VF then) {
-  const VF max = hn::IfThenElse(hn::Ge(first, then), first, then);  // `then` where one is NaN
+#if HWY_ARCH_X86 && HWY_TARGET != HWY_SCALAR
+  const VF max = hn::Max(first, then);  // `then` where one is a NaN
+#else
+  const VF max = hn::IfThenElse(hn::Ge(first, then), first, then);  // here too
+#endif
   return hn::IfThenElse(hn::Eq(first, first), max, first);
 }
 
@@ -43,11 +47,18 @@ HWY_INLINE Step Combine(Step first, Step then) {
   return {kOp == ScanOp::kLinear ? hn::Mul(then.a, first.a) : x, x};
 }
 
-// Per lane of the mask.
-template <ScanOp kOp, class M>
-HWY_INLINE Step Select(M mask, Step yes, Step no) {
-  const VF x = hn::IfThenElse(mask, yes.x, no.x);
-  return {kOp == ScanOp::kLinear ? hn::IfThenElse(mask, yes.a, no.a) : x, x};
+// Combine(first, then) in the lanes of the mask, `then` in the others.
+template <ScanOp kOp>
+HWY_INLINE Step CombineIf(hn::Mask<DF> mask, Step first, Step then) {
+#if HWY_TARGET <= HWY_AVX3  // one masked instruction instead of an operation and a choice
+  if constexpr (kOp == ScanOp::kLinear) {
+    return {VF{_mm512_mask_mul_ps(then.a.raw, mask.raw, then.a.raw, first.a.raw)},
+            VF{_mm512_mask3_fmadd_ps(then.a.raw, first.x.raw, then.x.raw, mask.raw)}};
+  }
+#endif
+  const Step both = Combine<kOp>(first, then);
+  const VF x = hn::IfThenElse(mask, both.x, then.x);
+  return {kOp == ScanOp::kLinear ? hn::IfThenElse(mask, both.a, then.a) : x, x};
 }
 
 // The first `count` lanes, all of them with kFull. Memory behind them is not touched.
@@ -83,13 +94,16 @@ struct Part {
 // Calls body(channel, count, vectors, full), the last two as types, for all channels.
 template <class Body>
 HWY_INLINE void ForTiles(size_t channels, const Body& body) {
-  constexpr size_t kVectors = 4;  // enough to hide the latency of one step of the recurrence
-  using Four = std::integral_constant<size_t, kVectors>;
-  using One = std::integral_constant<size_t, 1>;
   size_t c = 0;
-  for (; c + kVectors * kLanes <= channels; c += kVectors * kLanes) {
-    body(c, kLanes, Four(), std::true_type());
+  // Four registers hide the latency of one step of the recurrence, two most of it.
+  for (; c + 4 * kLanes <= channels; c += 4 * kLanes) {
+    body(c, kLanes, std::integral_constant<size_t, 4>(), std::true_type());
   }
+  if (c + 2 * kLanes <= channels) {
+    body(c, kLanes, std::integral_constant<size_t, 2>(), std::true_type());
+    c += 2 * kLanes;
+  }
+  using One = std::integral_constant<size_t, 1>;
   for (; c + kLanes <= channels; c += kLanes) body(c, kLanes, One(), std::true_type());
   if (c < channels) body(c, channels - c, One(), std::false_type());
 }

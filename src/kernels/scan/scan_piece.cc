@@ -21,7 +21,8 @@ using internal::ScanPieceArgs;
 
 // Channels [c, c + count) in kVectors registers; kFull: all of them are used whole.
 template <ScanOp kOp, size_t kVectors, bool kFull>
-void ScanTile(const ScanPieceArgs& p, size_t c, size_t count, float* state) {
+void ScanTile(const ScanPieceArgs& piece, size_t c, size_t count, float* state) {
+  const ScanPieceArgs p = piece;  // a copy, which no store through y can change
   const Part<kFull> part(count);
   VF h[kVectors];
   for (size_t v = 0; v < kVectors; ++v) h[v] = part.Load(state + c + v * kLanes);
@@ -31,32 +32,63 @@ void ScanTile(const ScanPieceArgs& p, size_t c, size_t count, float* state) {
     for (size_t v = 0; v < kVectors; ++v) {
       const size_t at = v * kLanes;
       const VF next = Apply<kOp>(h[v], part.template LoadStep<kOp>(a + at, x + at));
-      part.Store(p.exclusive ? h[v] : next, y + at);
+      if (p.exclusive) {  // a choice of the value instead would go through memory
+        part.Store(h[v], y + at);
+      } else {
+        part.Store(next, y + at);
+      }
       h[v] = next;
     }
   }
   for (size_t v = 0; v < kVectors; ++v) part.Store(h[v], state + c + v * kLanes);
 }
 
+// Adds the piece to the total, or with `first` starts it.
 template <ScanOp kOp, size_t kVectors, bool kFull>
-void TotalTile(const ScanPieceArgs& p, size_t c, size_t count, float* total_a, float* total_x) {
+void TotalTile(const ScanPieceArgs& piece, size_t c, size_t count, bool first, float* total_a,
+               float* total_x) {
+  const ScanPieceArgs p = piece;
   const Part<kFull> part(count);
   const float *a = p.a + c, *x = p.x + c;
+  float *to_a = total_a + c, *to_x = total_x + c;
   Step total[kVectors];
   for (size_t v = 0; v < kVectors; ++v) {
-    total[v] = part.template LoadStep<kOp>(a + v * kLanes, x + v * kLanes);
+    const size_t at = v * kLanes;
+    total[v] = first ? part.template LoadStep<kOp>(a + at, x + at)
+                     : part.template LoadStep<kOp>(to_a + at, to_x + at);
   }
-  for (size_t i = 1; i < p.steps; ++i) {
-    a += p.a_step;
-    x += p.x_step;
+  for (size_t i = first ? 1 : 0; i < p.steps; ++i) {
+    const auto row = static_cast<ptrdiff_t>(i);
     for (size_t v = 0; v < kVectors; ++v) {
-      const Step step = part.template LoadStep<kOp>(a + v * kLanes, x + v * kLanes);
+      const size_t at = v * kLanes;
+      const Step step =
+          part.template LoadStep<kOp>(a + row * p.a_step + at, x + row * p.x_step + at);
       total[v] = Combine<kOp>(total[v], step);
     }
   }
   for (size_t v = 0; v < kVectors; ++v) {
-    if constexpr (kOp == ScanOp::kLinear) part.Store(total[v].a, total_a + c + v * kLanes);
-    part.Store(total[v].x, total_x + c + v * kLanes);
+    if constexpr (kOp == ScanOp::kLinear) part.Store(total[v].a, to_a + v * kLanes);
+    part.Store(total[v].x, to_x + v * kLanes);
+  }
+}
+
+// A piece of many channels is walked in bands of this many steps, each from channel to channel, so
+// that memory is read row by row; the state is loaded and stored once a band.
+constexpr size_t kBand = 4;
+// From here on: as many as a tile keeps in registers from step to step.
+constexpr size_t kManyChannels = 4 * kLanes + 1;
+
+// Calls body(band of the piece, whether it is the first one).
+template <class Body>
+HWY_INLINE void ForBands(const ScanPieceArgs& piece, const Body& body) {
+  for (size_t i = 0; i < piece.steps; i += kBand) {
+    const auto row = static_cast<ptrdiff_t>(i);
+    ScanPieceArgs band = piece;
+    band.steps = std::min(kBand, piece.steps - i);
+    band.a += row * piece.a_step;
+    band.x += row * piece.x_step;
+    band.y += row * piece.y_step;
+    body(band, i == 0);
   }
 }
 
@@ -71,8 +103,9 @@ class RegisterScan {
 
   RegisterScan() : last_(Table(kLastTable)), before_(Table(kShiftTables[0])) {}
 
-  void Scan(const ScanPieceArgs& p, float* state) const {
+  void Scan(const ScanPieceArgs& piece, float* state) const {
     const DF d;
+    const ScanPieceArgs p = piece;  // a copy, which no store through y can change
     VF h = LoadState(state);
     size_t i = 0;
     for (; i + kSteps <= p.steps; i += kSteps) {
@@ -141,9 +174,9 @@ class RegisterScan {
   static constexpr Lanes32 kLastTable = MakeLastTable();
 
   static HWY_INLINE Indices Table(const Lanes32& t) { return hn::SetTableIndices(DF(), t.data()); }
-  // The lanes of the first `lanes` elements in the order of the scan.
-  static HWY_INLINE hn::Mask<DF> Earliest(size_t lanes) {
-    return kReverse ? hn::Not(hn::FirstN(DF(), kLanes - lanes)) : hn::FirstN(DF(), lanes);
+  // All lanes but those of the first `lanes` elements in the order of the scan.
+  static HWY_INLINE hn::Mask<DF> Later(size_t lanes) {
+    return kReverse ? hn::FirstN(DF(), kLanes - lanes) : hn::Not(hn::FirstN(DF(), lanes));
   }
   // Where the register or block of `steps` steps from step i on begins in memory.
   static HWY_INLINE ptrdiff_t Offset(size_t i, size_t steps = kSteps) {
@@ -183,7 +216,7 @@ class RegisterScan {
     size_t level = 0;
     for (size_t shift = kGroup; shift < kLanes; shift *= 2, ++level) {
       const Step before = Permute(s, Table(kShiftTables[level]));
-      s = Select<kOp>(Earliest(shift), s, Combine<kOp>(before, s));
+      s = CombineIf<kOp>(Later(shift), before, s);
     }
     return s;
   }
@@ -195,7 +228,7 @@ class RegisterScan {
   HWY_INLINE VF Outputs(const ScanPieceArgs& p, Step prefixes, VF h) const {
     const VF now = Apply<kOp>(h, prefixes);
     if (!p.exclusive) return now;
-    return hn::IfThenElse(Earliest(kGroup), h, hn::TableLookupLanes(now, before_));
+    return hn::IfThenElse(Later(kGroup), hn::TableLookupLanes(now, before_), h);
   }
 
   // 2^kLevel registers in one. With kLinear lane i holds elements [i, i + 1) 2^kLevel; the others
@@ -259,17 +292,25 @@ bool InRegister(const ScanPieceArgs& p, const Body& body) {
 template <ScanOp kOp>
 void ScanPieceOp(const ScanPieceArgs& p, float* state) {
   if (InRegister<kOp>(p, [&](const auto& scan) { scan.Scan(p, state); })) return;
-  ForTiles(p.channels, [&](size_t c, size_t count, auto vectors, auto full) {
-    ScanTile<kOp, vectors(), full()>(p, c, count, state);
-  });
+  const auto scan = [&](const ScanPieceArgs& part, bool) {
+    ForTiles(part.channels, [&](size_t c, size_t count, auto vectors, auto full) {
+      ScanTile<kOp, vectors(), full()>(part, c, count, state);
+    });
+  };
+  if (p.channels < kManyChannels) return scan(p, true);
+  ForBands(p, scan);
 }
 
 template <ScanOp kOp>
 void TotalPieceOp(const ScanPieceArgs& p, float* total_a, float* total_x) {
   if (InRegister<kOp>(p, [&](const auto& scan) { scan.Total(p, total_a, total_x); })) return;
-  ForTiles(p.channels, [&](size_t c, size_t count, auto vectors, auto full) {
-    TotalTile<kOp, vectors(), full()>(p, c, count, total_a, total_x);
-  });
+  const auto add = [&](const ScanPieceArgs& part, bool first) {
+    ForTiles(part.channels, [&](size_t c, size_t count, auto vectors, auto full) {
+      TotalTile<kOp, vectors(), full()>(part, c, count, first, total_a, total_x);
+    });
+  };
+  if (p.channels < kManyChannels) return add(p, true);
+  ForBands(p, add);
 }
 
 template <ScanOp kOp>

@@ -25,6 +25,23 @@ struct ScanPieceArgs {
 ScanPieceArgs PieceOf(const ScanArgs& args, size_t b, size_t begin, size_t steps, size_t c,
                       size_t channels);
 
+inline size_t CeilDiv(size_t n, size_t by) { return (n + by - 1) / by; }
+
+// How the work is split: by the shape alone. kSequential: a task takes some channels, of several
+// sequences where they are short.
+struct SequentialTasks {
+  size_t channels, sequences;
+};
+SequentialTasks SequentialTasksOf(const ScanShape& shape);
+// Time in `count` pieces of the same number of steps, the last one shorter: kSegmented, kChunked.
+struct TimePieces {
+  size_t steps, count;
+};
+TimePieces SegmentsOf(const ScanShape& shape);
+TimePieces ChunksOf(const ScanShape& shape);
+// Blocks of steps of one sequence, each one task: kBlelloch (scan_blelloch.cc).
+size_t BlellochBlocks(const ScanShape& shape) noexcept;
+
 // Without `initial`.
 float Identity(ScanOp op);
 

@@ -21,13 +21,14 @@
 //            channels; the other three also time. All pieces come from the shape alone: same bits
 //            for any thread count. Methods differ from each other by rounding.
 // Errors     none; shapes are checked by HOGNOSE_DCHECK.
-// Accuracy   of the size of the terms' magnitudes (kLinear: with |a|, |x|, |initial| in place of a,
-//            x, initial): a term that is s steps old has relative error (2 s + 2) eps at most for
-//            any method, and kSum, where additions form a tree, the depth of that tree in eps / 2:
-//            sequential L, in one register L / lanes + log2 lanes, kBlelloch 2 log2 L + 1.
-//            kMax is exact. A NaN stays to the end of its channel. Infinities are IEEE's in the
-//            order of the method: where the coefficients of a piece of time multiply to infinity,
-//            a state of 0 before it makes a NaN that steps one by one would not.
+// Accuracy   of the sum of the magnitudes of the terms of h (kLinear: the same recurrence over |a|,
+//            |x|, |initial|): a term of kLinear that is s steps old has an error of
+//            (s + log2(L) / 2 + 6) eps at most, by any method; kSum has depth / 2 eps, the depth
+//            of its additions being L + 1 at most (about L / lanes for one channel without gaps)
+//            and 2 log2 L + 2 with kBlelloch; kProduct L / 2 eps. kMax is exact.
+//            A NaN stays to the end of its channel. Infinities are IEEE's in the order of the
+//            method: where the coefficients of a piece of time multiply to infinity, a state of 0
+//            before it makes a NaN that steps one by one would not.
 // Cost       one read of the operands, one write of y; kSegmented reads twice, and those that
 //            split time do 1.4 to 3 times the arithmetic. docs/scans.md has the measured crossings.
 // Source     Blelloch 1990, "Prefix sums and their applications"; Merrill and Garland 2016 for the

@@ -195,6 +195,7 @@ TEST(ScanGrad, AnyThreadCountHasTheSameBits) {
 }
 
 TEST(ScanGrad, ResultsMayTakeTheirOperandsPlace) {
+  const core::FlushDenormals flush;
   core::ThreadPool pool(2);
   core::Exec exec{pool};
   ForEachTarget([&] {

@@ -98,7 +98,7 @@ void ExpectExact(ScanSize size) {
 
 TEST(Scan, IsExactWhereNothingRounds) {
   ForEachTarget([&] {
-    for (const size_t c : {1, 2, 3, 4, 5, 8, 16, 17, 33, 64, 100, 257}) {
+    for (const size_t c : {1, 2, 3, 4, 8, 17, 33, 64, 100}) {
       for (const size_t l : {1, 2, 3, 31, 33, 1000}) {
         ExpectExact({.b = 2, .l = l, .c = c, .gap = l % 3 == 0 ? 1u : 0u});
         ASSERT_FALSE(::testing::Test::HasFailure());
@@ -258,6 +258,7 @@ TEST(Scan, AnyThreadCountHasTheSameBits) {
 }
 
 TEST(Scan, TheResultMayTakeAnOperandsPlace) {
+  const core::FlushDenormals flush;
   core::ThreadPool pool(2);
   core::Exec exec{pool};
   const ScanSize sizes[] = {{2, 5000, 1}, {1, 500, 70}, {2, 301, 3, 1}};

@@ -33,11 +33,12 @@ constexpr OpWork kWork[] = {
      {1.5, 1.4, 6.5}},
 };
 
-// Nanoseconds of handing work to several threads and waiting for them; of a task.
-constexpr double kRound = 2000.0, kTask = 60.0;
+// Nanoseconds of handing work to several threads and waiting for them; of a task. What threads lose
+// that wait for each other in the chain of chunks.
+constexpr double kRound = 700.0, kTask = 25.0, kChain = 1.6;
 // Bytes a nanosecond from memory, of one thread and of all, where a call's operands exceed the
 // last-level cache's share of one program.
-constexpr double kMemoryRate = 12.0, kAllMemoryRate = 20.0, kCacheBytes = 16e6;
+constexpr double kMemoryRate = 45.0, kAllMemoryRate = 80.0, kCacheBytes = 32e6;
 
 // Work of a step of all channels.
 Work StepWork(const ScanShape& s) {
@@ -85,7 +86,8 @@ double ScanCost(const ScanShape& shape, ScanMethod method, size_t threads) noexc
       const double totals = count < 3 ? 0.0 : step.total;
       // With two chunks the second one waits for the whole of the first.
       const size_t tasks = shape.sequences * (count < 3 ? 1 : count);
-      return TimeOf(steps * (step.scan + totals), once, tasks, 1, threads);
+      const double chain = std::min(threads, tasks) > 1 ? kChain : 1.0;
+      return chain * TimeOf(steps * (step.scan + totals), once, tasks, 1, threads);
     }
     case ScanMethod::kSegmented: {
       const size_t count = internal::SegmentsOf(shape).count;

@@ -32,7 +32,7 @@
 // Cost       one read of the operands, one write of y; kSegmented reads twice, and those that
 //            split time do 1.4 to 3 times the arithmetic. docs/scans.md has the measured crossings.
 // Source     Blelloch 1990, "Prefix sums and their applications"; Merrill and Garland 2016 for the
-//            chain of chunks; math.md 2. Oracle: ScanRef, double.
+//            chain of chunks. Oracle: ScanRef, double.
 #pragma once
 
 #include "core/exec.h"

@@ -3,6 +3,7 @@
 #include <string>
 
 #include "core/arena.h"
+#include "core/fp_env.h"
 #include "kernels/bench_support.h"
 #include "kernels/read_bytes/read_bytes.h"
 #include "kernels/scan/scan.h"
@@ -66,6 +67,7 @@ void SetNames(benchmark::State& state) {
 
 // Arguments: operator, method, L, C, threads.
 void BM_Scan(benchmark::State& state) {
+  const core::FlushDenormals flush;
   const auto op = static_cast<ScanOp>(state.range(0));
   const auto method = static_cast<ScanMethod>(state.range(1));
   const size_t l = state.range(2), c = state.range(3), threads = state.range(4);
@@ -85,6 +87,7 @@ void BM_Scan(benchmark::State& state) {
 }
 
 void BM_ScanGrad(benchmark::State& state) {
+  const core::FlushDenormals flush;
   const auto op = static_cast<ScanOp>(state.range(0));
   const auto method = static_cast<ScanMethod>(state.range(1));
   const size_t l = state.range(2), c = state.range(3), threads = state.range(4);

@@ -1,0 +1,189 @@
+// Matrices of a batch on their way into a working layout of dense-inl.h and back.
+// Included once per target, inside HWY_BEFORE_NAMESPACE; see Highway's foreach_target.
+
+#if defined(HOGNOSE_KERNELS_EXPM_DENSE_BATCH_INL_H_) == defined(HWY_TARGET_TOGGLE)
+#ifdef HOGNOSE_KERNELS_EXPM_DENSE_BATCH_INL_H_
+#undef HOGNOSE_KERNELS_EXPM_DENSE_BATCH_INL_H_
+#else
+#define HOGNOSE_KERNELS_EXPM_DENSE_BATCH_INL_H_
+#endif
+
+#include <algorithm>
+#include <cmath>
+#include <cstddef>
+#include <limits>
+
+#include "core/tensor.h"
+#include "hwy/highway.h"
+#include "kernels/expm/dense-inl.h"
+
+HWY_BEFORE_NAMESPACE();
+namespace hognose::kernels {
+namespace HWY_NAMESPACE {
+
+// Which matrices of a batch are worked on together: as many as lanes, or one. Lanes without a
+// matrix repeat the first; nothing of them is stored.
+template <typename T, bool kLanes>
+struct Pack {
+  static constexpr size_t kMost = kLanes ? kDenseMaxLanes<T> : 1;
+  size_t index[kMost] = {};
+  size_t count = 0;
+
+  size_t Member(size_t m) const { return index[m < count ? m : 0]; }
+};
+
+// to[c * step + m] = from[m][c] for c < count: a lane for each m, groups of 16 bytes at a time.
+template <typename T>
+HWY_INLINE void Interleave(const T* const* from, size_t members, size_t count, size_t step, T* to) {
+  size_t m = 0;
+#if HWY_TARGET != HWY_SCALAR
+  constexpr size_t kGroup = 16 / sizeof(T);
+  const hn::FixedTag<T, kGroup> d;
+  for (; m + kGroup <= members; m += kGroup) {
+    size_t c = 0;
+    for (; c + kGroup <= count; c += kGroup) {
+      T* t = to + c * step + m;
+      const auto r0 = hn::LoadU(d, from[m] + c), r1 = hn::LoadU(d, from[m + 1] + c);
+      if constexpr (kGroup == 2) {
+        hn::StoreU(hn::InterleaveLower(d, r0, r1), d, t);
+        hn::StoreU(hn::InterleaveUpper(d, r0, r1), d, t + step);
+      } else {
+        const hn::RepartitionToWide<decltype(d)> dw;
+        const auto r2 = hn::LoadU(d, from[m + 2] + c), r3 = hn::LoadU(d, from[m + 3] + c);
+        const auto l01 = hn::BitCast(dw, hn::InterleaveLower(d, r0, r1));
+        const auto l23 = hn::BitCast(dw, hn::InterleaveLower(d, r2, r3));
+        const auto u01 = hn::BitCast(dw, hn::InterleaveUpper(d, r0, r1));
+        const auto u23 = hn::BitCast(dw, hn::InterleaveUpper(d, r2, r3));
+        hn::StoreU(hn::BitCast(d, hn::InterleaveLower(dw, l01, l23)), d, t);
+        hn::StoreU(hn::BitCast(d, hn::InterleaveUpper(dw, l01, l23)), d, t + step);
+        hn::StoreU(hn::BitCast(d, hn::InterleaveLower(dw, u01, u23)), d, t + 2 * step);
+        hn::StoreU(hn::BitCast(d, hn::InterleaveUpper(dw, u01, u23)), d, t + 3 * step);
+      }
+    }
+    for (; c < count; ++c) {
+      for (size_t k = m; k < m + kGroup; ++k) to[c * step + k] = from[k][c];
+    }
+  }
+#endif
+  for (; m < members; ++m) {
+    for (size_t c = 0; c < count; ++c) to[c * step + m] = from[m][c];
+  }
+}
+
+// Where a block of each matrix lies: its `rows` rows begin at row index * period + first.
+struct BlockOf {
+  size_t rows, cols;
+  size_t period, first = 0;
+};
+
+// The block, or its transpose, into working rows of `stride` numbers.
+template <typename T, bool kLanes>
+void LoadBlock(const core::Mat<const T>& batch, const Pack<T, kLanes>& pack, const BlockOf& block,
+               bool transpose, T* to, size_t stride) {
+  const size_t step = DenseStep<T, kLanes>(), members = kLanes ? step : 1;
+  const size_t row = transpose ? step : stride;
+  const T* from[Pack<T, kLanes>::kMost] = {};
+  for (size_t i = 0; i < block.rows; ++i) {
+    for (size_t m = 0; m < members; ++m) {
+      from[m] = batch.Row(pack.Member(m) * block.period + block.first + i);
+    }
+    if constexpr (kLanes) {
+      Interleave(from, members, block.cols, transpose ? stride : step, to + i * row);
+    } else if (transpose) {
+      for (size_t c = 0; c < block.cols; ++c) to[c * stride + i] = from[0][c];
+    } else {
+      std::copy_n(from[0], block.cols, to + i * stride);
+    }
+  }
+  if constexpr (!kLanes) {
+    const size_t rows = transpose ? block.cols : block.rows;
+    const size_t cols = transpose ? block.rows : block.cols;
+    for (size_t i = 0; i < rows; ++i) {
+      std::fill(to + i * stride + cols, to + (i + 1) * stride, T{0});
+    }
+  }
+}
+
+// from[c * step + m] into to[m][c] for c < count, of the first `members` lanes only.
+template <typename T>
+HWY_INLINE void Deinterleave(const T* from, size_t members, size_t count, size_t step,
+                             T* const* to) {
+  size_t m = 0;
+#if HWY_TARGET != HWY_SCALAR
+  constexpr size_t kGroup = 16 / sizeof(T);
+  const hn::FixedTag<T, kGroup> d;
+  for (; m + kGroup <= members; m += kGroup) {
+    size_t c = 0;
+    for (; c + kGroup <= count; c += kGroup) {
+      // The transpose of a square is the same work both ways.
+      HWY_ALIGN T square[kGroup * kGroup];
+      const T* rows[kGroup];
+      for (size_t k = 0; k < kGroup; ++k) rows[k] = from + (c + k) * step + m;
+      Interleave(rows, kGroup, kGroup, kGroup, square);
+      for (size_t k = 0; k < kGroup; ++k) {
+        hn::StoreU(hn::Load(d, square + k * kGroup), d, to[m + k] + c);
+      }
+    }
+    for (; c < count; ++c) {
+      for (size_t k = m; k < m + kGroup; ++k) to[k][c] = from[c * step + k];
+    }
+  }
+#endif
+  for (; m < members; ++m) {
+    for (size_t c = 0; c < count; ++c) to[m][c] = from[c * step + m];
+  }
+}
+
+// The first block.rows x block.cols of working rows back into the batch.
+template <typename T, bool kLanes>
+void StoreBlock(const T* from, size_t stride, const Pack<T, kLanes>& pack, const BlockOf& block,
+                const core::Mat<T>& batch) {
+  T* to[Pack<T, kLanes>::kMost] = {};
+  for (size_t i = 0; i < block.rows; ++i) {
+    for (size_t m = 0; m < pack.count; ++m) {
+      to[m] = batch.Row(pack.index[m] * block.period + block.first + i);
+    }
+    if constexpr (kLanes) {
+      Deinterleave(from + i * stride, pack.count, block.cols, DenseStep<T, kLanes>(), to);
+    } else {
+      std::copy_n(from + i * stride, block.cols, to[0]);
+    }
+  }
+}
+
+// The largest sum of magnitudes of a column (of a row, for the transpose); NaN when one is no
+// finite number.
+template <typename T>
+T OneNorm(const core::Mat<const T>& a, bool transpose) {
+  T norm = 0;
+  bool finite = true;
+  const auto take = [&](T sum) {
+    finite = finite && sum <= std::numeric_limits<T>::max();
+    norm = std::max(norm, sum);
+  };
+  if (transpose) {
+    for (size_t i = 0; i < a.rows; ++i) {
+      T sum = 0;
+      for (size_t j = 0; j < a.cols; ++j) sum += std::abs(a.Row(i)[j]);
+      take(sum);
+    }
+  } else {
+    constexpr size_t kColumns = 64;
+    for (size_t begin = 0; begin < a.cols; begin += kColumns) {
+      T sums[kColumns] = {};
+      const size_t count = std::min(kColumns, a.cols - begin);
+      for (size_t i = 0; i < a.rows; ++i) {
+        const T* row = a.Row(i) + begin;
+        for (size_t j = 0; j < count; ++j) sums[j] += std::abs(row[j]);
+      }
+      for (size_t j = 0; j < count; ++j) take(sums[j]);
+    }
+  }
+  return finite ? norm : std::numeric_limits<T>::quiet_NaN();
+}
+
+}  // namespace HWY_NAMESPACE
+}  // namespace hognose::kernels
+HWY_AFTER_NAMESPACE();
+
+#endif

@@ -1,0 +1,142 @@
+// Packs of matrices whose exponentials take the same Pade approximant, and what is done to each
+// matrix of a pack by its own number of squarings.
+// Included once per target, inside HWY_BEFORE_NAMESPACE; see Highway's foreach_target.
+
+#if defined(HOGNOSE_KERNELS_EXPM_PACKS_INL_H_) == defined(HWY_TARGET_TOGGLE)
+#ifdef HOGNOSE_KERNELS_EXPM_PACKS_INL_H_
+#undef HOGNOSE_KERNELS_EXPM_PACKS_INL_H_
+#else
+#define HOGNOSE_KERNELS_EXPM_PACKS_INL_H_
+#endif
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <cstddef>
+#include <tuple>
+
+#include "core/tensor.h"
+#include "hwy/highway.h"
+#include "kernels/expm/dense-inl.h"
+#include "kernels/expm/dense_batch-inl.h"
+#include "kernels/expm/expm_pade.h"
+
+HWY_BEFORE_NAMESPACE();
+namespace hognose::kernels {
+namespace HWY_NAMESPACE {
+
+template <typename T, bool kLanes>
+struct PadePack {
+  Pack<T, kLanes> pack;
+  size_t order = 0;
+  size_t squarings = 0;                  // the most that one of them takes
+  T own_squarings[Pack<T, kLanes>::kMost] = {};  // of each lane
+  T scale[Pack<T, kLanes>::kMost] = {};          // 2^-squarings of each lane
+};
+
+// Calls body(pack) for all matrices [begin, end) of `a` (of their transposes), not_finite(i) in
+// place of it for those without a finite norm.
+template <typename T, bool kLanes, typename NotFinite, typename Body>
+HWY_INLINE void ForPadePacks(const core::Mat<const T>& a, bool transpose, bool derivative,
+                             size_t begin, size_t end, const NotFinite& not_finite,
+                             const Body& body) {
+  struct Item {
+    PadePlan plan;
+    size_t index;
+  };
+  constexpr size_t kWindow = 64;
+  Item items[kWindow];
+  const size_t n = a.cols, members = kLanes ? hn::Lanes(DenseTag<T>()) : 1;
+  for (; begin < end; begin += kWindow) {
+    size_t count = 0;
+    for (size_t i = begin; i < std::min(end, begin + kWindow); ++i) {
+      const T norm = OneNorm(a.Rows(i * n, n), transpose);
+      if (std::isnan(norm)) {
+        not_finite(i);
+      } else {
+        items[count++] = {PlanPade(norm, derivative), i};
+      }
+    }
+    // So that the lanes of a pack have the same order and squarings alike.
+    if (kLanes) {
+      std::sort(items, items + count, [](const Item& x, const Item& y) {
+        return std::tie(x.plan.order, x.plan.squarings, x.index) <
+               std::tie(y.plan.order, y.plan.squarings, y.index);
+      });
+    }
+    for (size_t k = 0; k < count;) {
+      PadePack<T, kLanes> p;
+      p.order = items[k].plan.order;
+      for (; k < count && p.pack.count < members && items[k].plan.order == p.order; ++k) {
+        const size_t m = p.pack.count++;
+        const size_t squarings = items[k].plan.squarings;
+        p.pack.index[m] = items[k].index;
+        p.own_squarings[m] = static_cast<T>(squarings);
+        p.scale[m] = std::ldexp(T{1}, -static_cast<int>(squarings));
+        p.squarings = std::max(p.squarings, squarings);
+      }
+      for (size_t m = p.pack.count; m < members; ++m) {
+        p.own_squarings[m] = p.own_squarings[0];
+        p.scale[m] = p.scale[0];
+      }
+      body(p);
+    }
+  }
+}
+
+// x times each matrix's scale.
+template <typename T, bool kLanes>
+HWY_INLINE void ScaleDown(const PadePack<T, kLanes>& p, size_t size, T* x) {
+  if (p.squarings == 0) return;
+  const DenseTag<T> d;
+  const auto scale = LoadEntry<T, kLanes>(p.scale);
+  for (size_t i = 0; i < size; i += hn::Lanes(d)) {
+    hn::StoreU(hn::Mul(hn::LoadU(d, x + i), scale), d, x + i);
+  }
+}
+
+// After squaring number `step` from x to y: a matrix that has had all of its own keeps x.
+template <typename T, bool kLanes>
+HWY_INLINE void KeepFinished(const PadePack<T, kLanes>& p, size_t step, size_t size, const T* x,
+                             T* y) {
+  if constexpr (kLanes) {
+    const DenseTag<T> d;
+    const auto done = hn::Le(hn::LoadU(d, p.own_squarings), hn::Set(d, static_cast<T>(step)));
+    if (hn::AllFalse(d, done)) return;
+    for (size_t i = 0; i < size; i += hn::Lanes(d)) {
+      hn::StoreU(hn::IfThenElse(done, hn::LoadU(d, x + i), hn::LoadU(d, y + i)), d, y + i);
+    }
+  }
+}
+
+// b[kFirst], b[kFirst + 2] and so on.
+template <typename T, size_t kOrder, size_t kFirst, size_t kCount>
+constexpr std::array<T, kCount> PadeTerms() {
+  std::array<T, kCount> terms = {};
+  for (size_t i = 0; i < kCount; ++i) terms[i] = static_cast<T>(kPade<kOrder>[kFirst + 2 * i]);
+  return terms;
+}
+
+// u = v + u and v = v - u.
+template <typename T>
+HWY_INLINE void SumAndDifference(size_t size, T* u, T* v) {
+  const DenseTag<T> d;
+  for (size_t i = 0; i < size; i += hn::Lanes(d)) {
+    const auto x = hn::LoadU(d, u + i), y = hn::LoadU(d, v + i);
+    hn::StoreU(hn::Add(y, x), d, u + i);
+    hn::StoreU(hn::Sub(y, x), d, v + i);
+  }
+}
+
+template <typename T>
+void FillWithNan(const core::Mat<T>& batch, size_t n, size_t i) {
+  for (size_t r = i * n; r < (i + 1) * n; ++r) {
+    std::fill_n(batch.Row(r), n, std::numeric_limits<T>::quiet_NaN());
+  }
+}
+
+}  // namespace HWY_NAMESPACE
+}  // namespace hognose::kernels
+HWY_AFTER_NAMESPACE();
+
+#endif

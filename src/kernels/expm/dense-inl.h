@@ -163,6 +163,16 @@ HWY_INLINE void Combine(size_t size, const std::array<const T*, kCount>& x,
   }
 }
 
+// out = factor[0] x, or each lane's own factor times x. out may be x.
+template <typename T, bool kLanes>
+HWY_INLINE void Scale(size_t size, const T* factor, const T* x, T* out) {
+  const DenseTag<T> d;
+  const auto by = LoadEntry<T, kLanes>(factor);
+  for (size_t i = 0; i < size; i += hn::Lanes(d)) {
+    hn::StoreU(hn::Mul(by, hn::LoadU(d, x + i)), d, out + i);
+  }
+}
+
 template <typename T, bool kLanes>
 HWY_INLINE void AddToDiagonal(size_t n, T value, T* c) {
   const DenseTag<T> d;

@@ -32,14 +32,24 @@ struct Pack {
   size_t Member(size_t m) const { return index[m < count ? m : 0]; }
 };
 
+// Calls body(pack) for neighbouring matrices, all of [begin, end).
+template <typename T, bool kLanes, typename Body>
+HWY_INLINE void ForPacks(size_t begin, size_t end, const Body& body) {
+  const size_t members = kLanes ? hn::Lanes(DenseTag<T>()) : 1;
+  for (; begin < end; begin += members) {
+    Pack<T, kLanes> pack;
+    for (size_t i = begin; i < std::min(end, begin + members); ++i) pack.index[pack.count++] = i;
+    body(pack);
+  }
+}
+
 // to[c * step + m] = from[m][c] for c < count: a lane for each m, groups of 16 bytes at a time.
 template <typename T>
 HWY_INLINE void Interleave(const T* const* from, size_t members, size_t count, size_t step, T* to) {
-  size_t m = 0;
 #if HWY_TARGET != HWY_SCALAR
-  constexpr size_t kGroup = 16 / sizeof(T);
+  constexpr size_t kGroup = 16 / sizeof(T);  // the lanes of any vector are whole groups
   const hn::FixedTag<T, kGroup> d;
-  for (; m + kGroup <= members; m += kGroup) {
+  for (size_t m = 0; m < members; m += kGroup) {
     size_t c = 0;
     for (; c + kGroup <= count; c += kGroup) {
       T* t = to + c * step + m;
@@ -64,10 +74,11 @@ HWY_INLINE void Interleave(const T* const* from, size_t members, size_t count, s
       for (size_t k = m; k < m + kGroup; ++k) to[c * step + k] = from[k][c];
     }
   }
-#endif
-  for (; m < members; ++m) {
+#else
+  for (size_t m = 0; m < members; ++m) {
     for (size_t c = 0; c < count; ++c) to[c * step + m] = from[m][c];
   }
+#endif
 }
 
 // Where a block of each matrix lies: its `rows` rows begin at row index * period + first.
@@ -152,13 +163,13 @@ void StoreBlock(const T* from, size_t stride, const Pack<T, kLanes>& pack, const
 }
 
 // The largest sum of magnitudes of a column (of a row, for the transpose); NaN when one is no
-// finite number.
+// number below half the largest, so that what scales it down to 1 is a normal number.
 template <typename T>
 T OneNorm(const core::Mat<const T>& a, bool transpose) {
   T norm = 0;
   bool finite = true;
   const auto take = [&](T sum) {
-    finite = finite && sum <= std::numeric_limits<T>::max();
+    finite = finite && sum <= std::numeric_limits<T>::max() / 2;
     norm = std::max(norm, sum);
   };
   if (transpose) {

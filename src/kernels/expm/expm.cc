@@ -96,7 +96,7 @@ void ExpmIn(const ExpmArgs<T>& args, size_t begin, size_t end, T* scratch) {
   ForPadePacks<T, kLanes>(
       args.a, false, false, begin, end, not_finite, [&](const PadePack<T, kLanes>& p) HWY_ATTR {
         LoadBlock<T, kLanes>(args.a, p.pack, whole, false, w.a, stride);
-        ScaleDown<T, kLanes>(p, size, w.a);
+        if (p.squarings > 0) Scale<T, kLanes>(size, p.scale, w.a, w.a);
         PadeOfOrder<T, kLanes>(p.order, n, w);
         T *x = w.u, *square = w.w;
         for (size_t step = 0; step < p.squarings; ++step) {

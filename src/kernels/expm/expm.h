@@ -15,8 +15,8 @@
 //            side in the lanes of a vector, large ones by vectors of a row: the bits of a result
 //            depend neither on that, nor on the thread count, nor on the other matrices.
 // Errors     none; shapes are checked by HOGNOSE_DCHECK. A matrix with a NaN, an infinity or a norm
-//            that overflows gives NaN everywhere, a result that overflows infinities or NaN. There
-//            are at most 1,022 squarings (f32: 126).
+//            above half the largest number gives NaN everywhere, a result that overflows infinities
+//            or NaN. There are at most 1,021 squarings (f32: 126).
 // Accuracy   ||error|| <= e_s, all norms ||.||_1, X_k = exp(a / 2^(s-k)), c = 8 n eps:
 //            e_0 = c exp(||a|| / 2^s) (1 + ||X_0||), e_(k+1) = 2 ||X_k|| e_k + n eps ||X_k||^2.
 //            What that means depends on a: the relative error is near eps for most matrices, and

@@ -135,8 +135,10 @@ void FrechetIn(const FrechetCall<T>& call, size_t begin, size_t end, T* scratch)
                           [&](const PadePack<T, kLanes>& p) HWY_ATTR {
     LoadBlock<T, kLanes>(call.a, p.pack, whole, call.transpose, w.a, stride);
     LoadBlock<T, kLanes>(call.e, p.pack, whole, false, w.e, stride);
-    ScaleDown<T, kLanes>(p, size, w.a);
-    ScaleDown<T, kLanes>(p, size, w.e);
+    if (p.squarings > 0) {
+      Scale<T, kLanes>(size, p.scale, w.a, w.a);
+      Scale<T, kLanes>(size, p.scale, w.e, w.e);
+    }
     DerivativeOfOrder<T, kLanes>(p.order, n, w);
     T *x = w.u, *dx = w.du, *square = w.w, *dsquare = w.dw;
     for (size_t step = 0; step < p.squarings; ++step) {

@@ -84,17 +84,6 @@ HWY_INLINE void ForPadePacks(const core::Mat<const T>& a, bool transpose, bool d
   }
 }
 
-// x times each matrix's scale.
-template <typename T, bool kLanes>
-HWY_INLINE void ScaleDown(const PadePack<T, kLanes>& p, size_t size, T* x) {
-  if (p.squarings == 0) return;
-  const DenseTag<T> d;
-  const auto scale = LoadEntry<T, kLanes>(p.scale);
-  for (size_t i = 0; i < size; i += hn::Lanes(d)) {
-    hn::StoreU(hn::Mul(hn::LoadU(d, x + i), scale), d, x + i);
-  }
-}
-
 // After squaring number `step` from x to y: a matrix that has had all of its own keeps x.
 template <typename T, bool kLanes>
 HWY_INLINE void KeepFinished(const PadePack<T, kLanes>& p, size_t step, size_t size, const T* x,

@@ -63,7 +63,7 @@ struct PadePlan {
   size_t squarings;
 };
 
-// For a finite norm. The number of squarings is below that of the type's exponents.
+// For a norm of at most half the largest number: then 2^-squarings is a normal one.
 template <typename T>
 PadePlan PlanPade(T norm, bool derivative) {
   const auto pick = [&](const auto& bounds) -> PadePlan {

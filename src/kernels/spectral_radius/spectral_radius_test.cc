@@ -1,0 +1,1 @@
+#include "kernels/spectral_radius/spectral_radius.h"

@@ -71,8 +71,7 @@ TEST_F(ExpmFixture, ErrorsAreThoseOfTheCondition) {
       const size_t n = a.cols;
       EXPECT_LE(NormOf(got.y, 0, n, &y), allowed * NormOf(y, 0, n)) << name;
       EXPECT_LE(NormOf(got.y_too, 0, n, &y), allowed * NormOf(y, 0, n)) << name;
-      // The condition of the derivative is at most twice that of exp, and that much of the norm of
-      // the direction that changes most.
+      // Twice that: the derivative is part of exp of [[a, e], [0, a]], where sums are twice as long.
       EXPECT_LE(NormOf(got.dy, 0, n, &dy), 2 * allowed * NormOf(dy, 0, n)) << name;
       if (condition > 100.0) continue;
       EXPECT_LE(NormOf(got.y, 0, n, &y), 1e-13 * NormOf(y, 0, n)) << name;

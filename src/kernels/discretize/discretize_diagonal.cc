@@ -62,9 +62,10 @@ HWY_INLINE Entry<D> HoldEntry(D d, hn::Vec<D> a, hn::Vec<D> dt) {
   using T = hn::TFromD<D>;
   const auto one = hn::Set(d, T{1});
   const auto z = hn::Mul(dt, a);
-  // Beyond these exp is an infinity or 0; Highway's functions want whole numbers of ln 2 that fit.
+  // Beyond these exp is 0 or an infinity; Highway's functions want whole numbers of ln 2 that fit.
+  constexpr T kLeast = sizeof(T) == 4 ? T{-110} : T{-1100};
   constexpr T kMost = sizeof(T) == 4 ? T{90} : T{720};
-  const auto clamped = hn::Min(hn::Max(z, hn::Set(d, -kMost)), hn::Set(d, kMost));
+  const auto clamped = hn::Min(hn::Max(z, hn::Set(d, kLeast)), hn::Set(d, kMost));
   const auto is_number = hn::Eq(z, z);
   const auto exp = hn::IfThenElse(is_number, hn::Exp(d, clamped), z);
   const auto expm1 = hn::IfThenElse(is_number, hn::Expm1(d, clamped), z);

@@ -76,21 +76,22 @@ void SetNorm(TestMat<T>& a, size_t i, double norm) {
 // The bound of expm.h of exp(m)'s error after `squarings`; `eps` is n times the type's epsilon. In it
 // c = 8 n eps, since four products follow each other in p and q, LU with its two solves counts for
 // three more, each n eps of the sizes of its factors, and rounding and the approximant's own error
-// for one. p and q have sizes below exp(||m|| / 2) over b_0, the inverse of q too: exp(||m|| / 2^s).
+// for one. p, q and the inverse of q, over b_0, have entries of sizes below exp(|m| / 2).
 inline double ExpmErrorBound(TestMat<double> m, size_t squarings, double eps) {
   const size_t n = m.cols;
   for (double& v : m.data) v = std::ldexp(v, -static_cast<int>(squarings));
-  const auto norm_of_exp = [&] {
-    TestMat<double> y(n, n);
-    ExpmRef<double>({.a = m.Mat(), .y = y.Mat()});
-    return NormOf(y, 0, n);
+  const auto norm_of_exp = [&](TestMat<double> x) {
+    ExpmRef<double>({.a = x.Mat(), .y = x.Mat()});
+    return NormOf(x, 0, n);
   };
-  double power = norm_of_exp();
-  double error = 8 * eps * std::exp(NormOf(m, 0, n)) * (1.0 + power);
+  TestMat<double> half = m;
+  for (double& v : half.data) v = std::abs(v) / 2;
+  double power = norm_of_exp(m);
+  double error = 8 * eps * std::pow(norm_of_exp(half), 2) * (1.0 + power);
   for (size_t k = 0; k < squarings; ++k) {
     error = 2 * power * error + eps * power * power;
     for (double& v : m.data) v *= 2;
-    power = norm_of_exp();
+    power = norm_of_exp(m);
   }
   return error;
 }

@@ -94,7 +94,7 @@ void ExpmIn(const ExpmArgs<T>& args, size_t begin, size_t end, T* scratch) {
   const auto not_finite = [&](size_t i) HWY_ATTR { FillWithNan(args.y, n, i); };
   const ExpmWork<T> w(scratch, size);
   ForPadePacks<T, kLanes>(
-      args.a, false, false, begin, end, not_finite, [&](const PadePack<T, kLanes>& p) HWY_ATTR {
+      args.a, false, false, begin, end, w.a, not_finite, [&](const PadePack<T, kLanes>& p) HWY_ATTR {
         LoadBlock<T, kLanes>(args.a, p.pack, whole, false, w.a, stride);
         if (p.squarings > 0) Scale<T, kLanes>(size, p.scale, w.a, w.a);
         PadeOfOrder<T, kLanes>(p.order, n, w);

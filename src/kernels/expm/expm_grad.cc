@@ -131,7 +131,7 @@ void FrechetIn(const FrechetCall<T>& call, size_t begin, size_t end, T* scratch)
     FillWithNan(call.dy, n, i);
   };
   FrechetWork<T> w(scratch, size);
-  ForPadePacks<T, kLanes>(call.a, call.transpose, true, begin, end, not_finite,
+  ForPadePacks<T, kLanes>(call.a, call.transpose, true, begin, end, w.a, not_finite,
                           [&](const PadePack<T, kLanes>& p) HWY_ATTR {
     LoadBlock<T, kLanes>(call.a, p.pack, whole, call.transpose, w.a, stride);
     LoadBlock<T, kLanes>(call.e, p.pack, whole, false, w.e, stride);

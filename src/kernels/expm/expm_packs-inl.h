@@ -34,11 +34,49 @@ struct PadePack {
   T scale[Pack<T, kLanes>::kMost] = {};          // 2^-squarings of each lane
 };
 
+// max(||M^p||^(1/p), ||M^(p+1)||^(1/(p+1))) of the matrix M of magnitudes of a, p = kPadePower.
+// `spare` has room for 2n numbers.
+template <typename T>
+double NormOfPowers(const core::Mat<const T>& a, T* spare) {
+  const size_t n = a.cols;
+  T *sums = spare, *next = spare + n;
+  std::fill_n(sums, n, T{1});
+  double log_norm = 0.0, before = 0.0;
+  // sums M^k by rows; what it grows by is taken out, so that nothing overflows.
+  for (int k = 1; k <= kPadePower<T> + 1; ++k) {
+    std::fill_n(next, n, T{0});
+    for (size_t i = 0; i < n; ++i) {
+      const T* row = a.Row(i);
+      for (size_t j = 0; j < n; ++j) next[j] += sums[i] * std::abs(row[j]);
+    }
+    const T largest = *std::max_element(next, next + n);
+    if (largest == T{0}) return 0.0;
+    for (size_t j = 0; j < n; ++j) next[j] /= largest;
+    std::swap(sums, next);
+    before = log_norm;
+    log_norm += std::log(static_cast<double>(largest));
+  }
+  return std::exp(std::max(before / kPadePower<T>, log_norm / (kPadePower<T> + 1)));
+}
+
+// The order by the norm; the squarings too, or by the powers where those are smaller: matrices that
+// are badly scaled or nearly nilpotent lose digits with every squaring that they don't need. Powers
+// of magnitudes, so that no digits are lost by cancellation in the powers themselves. For a
+// derivative, powers say nothing of terms with e between them.
+template <typename T>
+PadePlan PlanFor(const core::Mat<const T>& a, T norm, bool derivative, T* spare) {
+  PadePlan plan = PlanPade(norm, derivative);
+  if (plan.squarings == 0 || derivative) return plan;
+  plan.squarings =
+      std::min(plan.squarings, PadeSquarings<T>(NormOfPowers(a, spare), derivative));
+  return plan;
+}
+
 // Calls body(pack) for all matrices [begin, end) of `a` (of their transposes), not_finite(i) in
-// place of it for those without a finite norm.
+// place of it for those without a finite norm. `spare` has room for 2n numbers.
 template <typename T, bool kLanes, typename NotFinite, typename Body>
 HWY_INLINE void ForPadePacks(const core::Mat<const T>& a, bool transpose, bool derivative,
-                             size_t begin, size_t end, const NotFinite& not_finite,
+                             size_t begin, size_t end, T* spare, const NotFinite& not_finite,
                              const Body& body) {
   struct Item {
     PadePlan plan;
@@ -54,7 +92,7 @@ HWY_INLINE void ForPadePacks(const core::Mat<const T>& a, bool transpose, bool d
       if (std::isnan(norm)) {
         not_finite(i);
       } else {
-        items[count++] = {PlanPade(norm, derivative), i};
+        items[count++] = {PlanFor(a.Rows(i * n, n), norm, derivative, spare), i};
       }
     }
     // So that the lanes of a pack have the same order and squarings alike.

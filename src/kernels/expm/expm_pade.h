@@ -4,7 +4,7 @@
 
 #include <cmath>
 #include <cstddef>
-#include <limits>
+#include <iterator>
 #include <type_traits>
 
 namespace hognose::kernels {
@@ -57,33 +57,43 @@ inline constexpr PadeBound kPadeBoundsF32[] = {{3, 4.2587300348979312e-1, 3.0803
                                                {5, 1.8801526985337688, 1.4825326147931447},
                                                {7, 3.9257248464332842, 3.2486717552004776}};
 
+template <typename T>
+inline constexpr auto& kPadeBounds = kPadeBoundsF64;
+template <>
+inline constexpr auto& kPadeBounds<float> = kPadeBoundsF32;
+
 // exp(A) = r_order(A / 2^squarings)^(2^squarings).
 struct PadePlan {
   size_t order;
   size_t squarings;
 };
 
+// The halvings that bring `norm` down to what the highest order allows.
+template <typename T>
+size_t PadeSquarings(double norm, bool derivative) {
+  const PadeBound& last = std::end(kPadeBounds<T>)[-1];
+  const double bound = derivative ? last.derivative : last.value;
+  if (norm <= bound) return 0;
+  // norm / bound = fraction 2^exponent with a fraction in [1/2, 1): exact, where a logarithm would
+  // round.
+  int exponent = 0;
+  const double fraction = std::frexp(norm / bound, &exponent);
+  return static_cast<size_t>(fraction == 0.5 ? exponent - 1 : exponent);
+}
+
 // For a norm of at most half the largest number: then 2^-squarings is a normal one.
 template <typename T>
 PadePlan PlanPade(T norm, bool derivative) {
-  const auto pick = [&](const auto& bounds) -> PadePlan {
-    double bound = 0.0;
-    for (const PadeBound& b : bounds) {
-      bound = derivative ? b.derivative : b.value;
-      if (norm <= bound) return {b.order, 0};
-    }
-    // norm / bound = fraction 2^exponent with a fraction in [1/2, 1): exact, where a logarithm
-    // would round.
-    int exponent = 0;
-    const double fraction = std::frexp(static_cast<double>(norm) / bound, &exponent);
-    const int squarings = fraction == 0.5 ? exponent - 1 : exponent;
-    return {std::end(bounds)[-1].order, static_cast<size_t>(squarings)};
-  };
-  if constexpr (std::is_same_v<T, float>) {
-    return pick(kPadeBoundsF32);
-  } else {
-    return pick(kPadeBoundsF64);
+  for (const PadeBound& b : kPadeBounds<T>) {
+    if (norm <= (derivative ? b.derivative : b.value)) return {b.order, 0};
   }
+  return {std::end(kPadeBounds<T>)[-1].order, PadeSquarings<T>(norm, derivative)};
 }
+
+// Powers k >= p (p - 1) have ||A^k|| <= max(||A^p||^(1/p), ||A^(p+1)||^(1/(p+1)))^k, and the series
+// above begins with k = 2m + 1: 27 or 15. So this p, for the highest order, makes a norm of powers
+// stand in for ||A||.
+template <typename T>
+inline constexpr int kPadePower = std::is_same_v<T, float> ? 4 : 5;
 
 }  // namespace hognose::kernels

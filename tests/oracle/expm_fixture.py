@@ -1,11 +1,11 @@
-"""Writes tests/fixtures/expm.safetensors: matrices, their exponentials and what scipy makes of them.
+"""Writes tests/fixtures/expm.safetensors: matrices, their exponentials, what scipy makes of them.
 
     python expm_fixture.py
 
 For every matrix NAME (F64, the bytes that went in):
     NAME.a, NAME.e  [n, n]   the matrix and a direction
-    NAME.y, NAME.dy [n, n]   exp(a) and the derivative along e, by mpmath with 80 digits: the Taylor
-                             series of [[a, e], [0, a]] / 2^s, squared s times
+    NAME.y, NAME.dy [n, n]   exp(a) and the derivative along e, in whole numbers of 80 digits: the
+                             Taylor series of [[a, e], [0, a]] / 2^s, squared s times
     NAME.condition  [1]      of exp at a, relative, in the Frobenius norm (scipy's expm_cond)
     NAME.scipy      [1]      the relative error of scipy.linalg.expm, 1-norm
     NAME.radius     [1]      the largest magnitude of an eigenvalue (numpy)
@@ -49,11 +49,13 @@ def matrices():
     q, _ = np.linalg.qr(rng.standard_normal((8, 8)))
     yield "nilpotent_rotated", q @ strict @ q.T
     yield "stiff", similar(rng, -np.geomspace(1e-2, 1e4, 8), 4.0)
-    yield "stiff_triangular", np.triu(rng.uniform(-1, 1, (6, 6)), 1) - np.diag(np.geomspace(1e-3, 1e3, 6))
+    upper = np.triu(rng.uniform(-1, 1, (6, 6)), 1)
+    yield "stiff_triangular", upper - np.diag(np.geomspace(1e-3, 1e3, 6))
     yield "badly_scaled_2", np.array([[1.0, 1e6], [0.0, -1.0]])
     scale = np.geomspace(1e-3, 1e3, 6)
     yield "badly_scaled_6", rng.standard_normal((6, 6)) * np.outer(scale, 1 / scale)
-    yield "nearly_singular", np.outer(rng.standard_normal(7), rng.standard_normal(7)) + 1e-13 * rng.standard_normal((7, 7))
+    rank_1 = np.outer(rng.standard_normal(7), rng.standard_normal(7))
+    yield "nearly_singular", rank_1 + 1e-13 * rng.standard_normal((7, 7))
     k = rng.standard_normal((9, 9))
     yield "rotation", 12.0 * (k - k.T)
     yield "symmetric", (k + k.T) * 2
@@ -61,16 +63,21 @@ def matrices():
     yield "jordan", np.eye(6) * -0.5 + np.eye(6, k=1)
 
 
+def whole(value, bits):
+    """value 2^bits, rounded down."""
+    return int(mpmath.floor(mpmath.ldexp(mpmath.mpf(value), bits)))
+
+
 def wide_expm(a, digits=80):
-    """exp(a) as mpmath numbers."""
-    with mpmath.workdps(digits):
-        n = a.shape[0]
-        norm = np.abs(a).sum(0).max()
-        squarings = max(0, int(np.ceil(np.log2(max(norm, 1e-300)))) + 4)
-        # Whole numbers do the work: fixed point with room for the squarings.
-        bits = int(digits * 3.4) + 4 * squarings
+    """exp(a) in fixed point: whole numbers do the work, with room for the squarings."""
+    n = a.shape[0]
+    norm = np.abs(a).sum(0).max()
+    squarings = max(0, int(np.ceil(np.log2(norm))) + 4)
+    bits = int(digits * 3.4) + 4 * squarings
+    with mpmath.workprec(2 * bits):
+        scaled = [[whole(v, bits - squarings) for v in row] for row in a]
+        scaled = np.array(scaled, dtype=object)
         one = 1 << bits
-        scaled = np.array([[int(mpmath.floor(mpmath.ldexp(mpmath.mpf(v), bits - squarings))) for v in row] for row in a], dtype=object)
         total = np.array([[one * (i == j) for j in range(n)] for i in range(n)], dtype=object)
         term = total.copy()
         for k in range(1, 200):
@@ -80,7 +87,7 @@ def wide_expm(a, digits=80):
                 break
         for _ in range(squarings):
             total = total.dot(total) >> bits
-        return np.array([[float(mpmath.ldexp(mpmath.mpf(int(v)), -bits)) for v in row] for row in total])
+        return np.array([[float(mpmath.ldexp(int(v), -bits)) for v in row] for row in total])
 
 
 def main():
@@ -96,11 +103,11 @@ def main():
         condition = scipy.linalg.expm_cond(a)
         radius = np.abs(np.linalg.eigvals(a)).max()
         tensors |= {f"{name}.a": a, f"{name}.e": e, f"{name}.y": y, f"{name}.dy": dy}
-        tensors |= {f"{name}.condition": np.array([condition]), f"{name}.scipy": np.array([of_scipy])}
-        tensors |= {f"{name}.radius": np.array([radius])}
+        for what, value in (("condition", condition), ("scipy", of_scipy), ("radius", radius)):
+            tensors[f"{name}.{what}"] = np.array([value])
         norm = np.abs(a).sum(0).max()
-        print(f"{name:20} n {n:2} norm {norm:8.1e} condition {condition:8.1e} scipy {of_scipy:.1e}")
-    metadata = {"oracle": "mpmath 1.4.1, 80 digits", "scipy": scipy.__version__}
+        print(f"{name:18} norm {norm:8.1e} condition {condition:8.1e} scipy {of_scipy:.1e}")
+    metadata = {"oracle": "fixed point, 80 digits", "scipy": scipy.__version__}
     tensorfile.write(PATH, tensors, dict.fromkeys(tensors, "F64"), metadata)
 
 

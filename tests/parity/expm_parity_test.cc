@@ -27,9 +27,7 @@ class ExpmFixture : public ::testing::Test {
     }
     return m;
   }
-  double Number(const std::string& name) {
-    return *file_.value().tensors().at(name).As<double>();
-  }
+  double Number(const std::string& name) { return *file_.value().tensors().at(name).As<double>(); }
 
   core::Result<io::SafetensorsFile> file_;
   std::vector<std::string> names_;
@@ -50,11 +48,9 @@ struct Results {
     std::vector<T> scratch(ExpmGradScratch<T>(a.cols, 1));
     const core::Vec<T> all = {scratch.data(), scratch.size()};
     Expm(exec, ExpmArgs<T>{.a = a.Mat(), .y = y.Mat(), .scratch = all});
-    ExpmFrechet(exec, ExpmFrechetArgs<T>{.a = a.Mat(),
-                                         .e = e.Mat(),
-                                         .y = y_too.Mat(),
-                                         .dy = dy.Mat(),
-                                         .scratch = all});
+    ExpmFrechet(exec,
+                ExpmFrechetArgs<T>{
+                    .a = a.Mat(), .e = e.Mat(), .y = y_too.Mat(), .dy = dy.Mat(), .scratch = all});
   }
 };
 
@@ -71,7 +67,8 @@ TEST_F(ExpmFixture, ErrorsAreThoseOfTheCondition) {
       const size_t n = a.cols;
       EXPECT_LE(NormOf(got.y, 0, n, &y), allowed * NormOf(y, 0, n)) << name;
       EXPECT_LE(NormOf(got.y_too, 0, n, &y), allowed * NormOf(y, 0, n)) << name;
-      // Twice that: the derivative is part of exp of [[a, e], [0, a]], where sums are twice as long.
+      // Twice that: the derivative is part of exp of [[a, e], [0, a]], where sums are twice as
+      // long.
       EXPECT_LE(NormOf(got.dy, 0, n, &dy), 2 * allowed * NormOf(dy, 0, n)) << name;
       if (condition > 100.0) continue;
       EXPECT_LE(NormOf(got.y, 0, n, &y), 1e-13 * NormOf(y, 0, n)) << name;
@@ -86,7 +83,7 @@ TEST_F(ExpmFixture, FloatsToo) {
     for (const std::string& name : names_) {
       const double condition = Number(name + ".condition");
       // What a rounded to f32 has lost is the condition's affair too, but to first order only.
-      if (condition * kEpsOf<float> > 1e-3) continue;
+      if (condition * kEpsOf < float >> 1e-3) continue;
       const TestMat<double> a = Matrix(name + ".a"), y = Matrix(name + ".y");
       const Results<float> results(exec_, Convert<float>(a), Convert<float>(Matrix(name + ".e")));
       const TestMat<double> got = Convert<double>(results.y);
@@ -104,9 +101,9 @@ TEST_F(ExpmFixture, RadiiAreLapacks) {
       const size_t n = a.cols;
       double rho = -1.0;
       std::vector<double> scratch(SpectralRadiusScratch(n, 1));
-      SpectralRadius(exec_,
-                     SpectralRadiusArgs<double>{
-                         .a = a.Mat(), .rho = {&rho, 1}, .scratch = {scratch.data(), scratch.size()}});
+      SpectralRadius(
+          exec_, SpectralRadiusArgs<double>{
+                     .a = a.Mat(), .rho = {&rho, 1}, .scratch = {scratch.data(), scratch.size()}});
       const double want = Number(name + ".radius");
       // An eigenvalue of multiplicity 8 that rounding moves by the eighth root of n eps ||a||.
       const bool multiple = name == "nilpotent_rotated";

@@ -14,6 +14,7 @@
 // After foreach_target.
 #include "hwy/highway.h"
 #include "kernels/expm/dense_batch-inl.h"
+#include "kernels/expm/dense_lu-inl.h"
 
 namespace hognose::kernels {
 #ifndef HOGNOSE_DISCRETIZE_ONCE_
@@ -117,9 +118,8 @@ void ZeroOrderHold(core::Exec& exec, const DiscretizeArgs<T>& args) {
   const size_t n = args.a.cols, m = args.b.cols, batch = args.dt.size;
   const BlockSystems<T> blocks(n, m, batch, args.scratch.data);
   const core::Mat<T> matrix = blocks.First();
-  RunSystems(exec, batch, (n + m) * (n + m), [&](size_t i) {
-    blocks.Put(matrix, i, args.a, args.b, args.dt[i]);
-  });
+  RunSystems(exec, batch, (n + m) * (n + m),
+             [&](size_t i) { blocks.Put(matrix, i, args.a, args.b, args.dt[i]); });
   Expm(exec, ExpmArgs<T>{.a = matrix, .y = matrix, .scratch = blocks.Rest(1, args.scratch)});
   RunSystems(exec, batch, (n + m) * (n + m),
              [&](size_t i) { blocks.Take(matrix, i, args.abar, args.bbar); });

@@ -2,22 +2,24 @@
 // x(t + dt) = abar x(t) + bbar u(t).
 //
 // Formula    zero-order hold: abar = exp(dt a), bbar = dt phi(dt a) b, phi(z) = (exp(z) - 1) / z;
-//              dense: exp(dt [[a, b], [0, 0]]) = [[abar, bbar], [0, I]], which needs no inverse of a;
+//              dense: exp(dt [[a, b], [0, 0]]) = [[abar, bbar], [0, I]], with no inverse of a;
 //              diagonal: phi(z) = expm1(z) / z, and 1 at 0.
-//            bilinear (Tustin), h = dt / 2: abar = (I - h a)^-1 (I + h a), bbar = dt (I - h a)^-1 b,
-//              by LU with partial pivoting.
+//            bilinear (Tustin), h = dt / 2: abar = (I - h a)^-1 (I + h a),
+//              bbar = dt (I - h a)^-1 b, by LU with partial pivoting.
 //            Euler: abar = I + dt a, bbar = dt b.
 // Gradient   of f with df/dabar = dabar, df/dbbar = dbbar; <x, y> is the sum of x y.
-//            zero-order hold, dense: [[x, y], .] = L(dt [[a, b], [0, 0]]^T, [[dabar, dbbar], [0, 0]]),
-//              L the Frechet derivative of exp: da = dt x, db = dt y, ddt = <x, a> + <y, b>.
-//            bilinear, dense, s = (I - h a)^-1: x = s^T (2 dabar + dt dbbar b^T) s^T, y = s^T dbbar,
+//            zero-order hold, dense, L the Frechet derivative of exp:
+//              [[x, y], .] = L(dt [[a, b], [0, 0]]^T, [[dabar, dbbar], [0, 0]]),
+//              da = dt x, db = dt y, ddt = <x, a> + <y, b>.
+//            bilinear, dense, s = (I - h a)^-1:
+//              x = s^T (2 dabar + dt dbbar b^T) s^T, y = s^T dbbar,
 //              da = h x, db = dt y, ddt = <x, a> / 2 + <y, b>.
 //            Diagonal: da = dabar d(abar)/da + <dbbar, b> d(f)/da where bbar = f b, and so on;
 //              zero-order hold: d(f)/da = dt^2 phi'(dt a), d(f)/ddt = exp(dt a).
 // Operands   dense: a, abar [B n, n], b, bbar [B n, m], dt [B], f32 or f64: system i has rows
 //            [i n, i n + n). diagonal: a, abar [B, n], the rest the same. Any n, m >= 1, any dt.
-//            A result may be the operand of its own name (abar a, da dabar: same pointer and stride)
-//            and nothing else.
+//            A result may be the operand of its own name (abar a, da dabar: same pointer and
+//            stride) and nothing else.
 // Scratch    DiscretizeScratch, DiscretizeGradScratch numbers for dense systems, else none.
 // Threads    runs of systems, fixed by the shape. Same bits for any thread count and any company.
 // Errors     none; shapes are checked by HOGNOSE_DCHECK. Where I - h a is singular the bilinear

@@ -29,7 +29,8 @@ void BM_Discretize(benchmark::State& state) {
                                   .method = method,
                                   .scratch = {scratch.data(), scratch.size()}};
   for (auto _ : state) Discretize(exec, args);
-  state.counters["systems"] = benchmark::Counter(batch, benchmark::Counter::kIsIterationInvariantRate);
+  state.counters["systems"] =
+      benchmark::Counter(batch, benchmark::Counter::kIsIterationInvariantRate);
 }
 
 // Diagonal: a layer of Mamba-130M, 256 tokens of 1,536 channels' dt would be 256 times this.

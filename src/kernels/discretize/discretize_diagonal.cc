@@ -166,8 +166,8 @@ HWY_INLINE void SystemGrad(const DiscretizeGradArgs<T>& args, size_t s) {
   auto ddt = hn::Zero(d);
   for (size_t i = 0; i < n; i += hn::Lanes(d)) {
     const size_t count = std::min(hn::Lanes(d), n - i);
-    const auto e = MakeEntry<decltype(d), true>(
-        args.method, d, Load(d, args.a.Row(s) + i, count), hn::Set(d, args.dt[s]));
+    const auto e = MakeEntry<decltype(d), true>(args.method, d, Load(d, args.a.Row(s) + i, count),
+                                                hn::Set(d, args.dt[s]));
     HWY_ALIGN T factor[hn::MaxLanes(d)];
     HWY_ALIGN T along_b[hn::MaxLanes(d)] = {};
     hn::Store(e.factor, d, factor);
@@ -219,24 +219,28 @@ void Check(const Args& args) {
 
 void DiscretizeDiagonal(core::Exec& exec, const DiscretizeArgs<float>& args) noexcept {
   Check(args);
-  RunSystems(exec, args.dt.size, args.a.cols * (1 + args.b.cols),
-             [&](size_t s) { HWY_DYNAMIC_DISPATCH(ForwardF32)(args, s); });
+  RunSystems(exec, args.dt.size, args.a.cols * (1 + args.b.cols), [&](size_t s) {
+    HWY_DYNAMIC_DISPATCH(ForwardF32)(args, s);
+  });
 }
 void DiscretizeDiagonal(core::Exec& exec, const DiscretizeArgs<double>& args) noexcept {
   Check(args);
-  RunSystems(exec, args.dt.size, args.a.cols * (1 + args.b.cols),
-             [&](size_t s) { HWY_DYNAMIC_DISPATCH(ForwardF64)(args, s); });
+  RunSystems(exec, args.dt.size, args.a.cols * (1 + args.b.cols), [&](size_t s) {
+    HWY_DYNAMIC_DISPATCH(ForwardF64)(args, s);
+  });
 }
 
 void DiscretizeDiagonalGrad(core::Exec& exec, const DiscretizeGradArgs<float>& args) noexcept {
   Check(args);
-  RunSystems(exec, args.dt.size, args.a.cols * (1 + args.b.cols),
-             [&](size_t s) { HWY_DYNAMIC_DISPATCH(GradF32)(args, s); });
+  RunSystems(exec, args.dt.size, args.a.cols * (1 + args.b.cols), [&](size_t s) {
+    HWY_DYNAMIC_DISPATCH(GradF32)(args, s);
+  });
 }
 void DiscretizeDiagonalGrad(core::Exec& exec, const DiscretizeGradArgs<double>& args) noexcept {
   Check(args);
-  RunSystems(exec, args.dt.size, args.a.cols * (1 + args.b.cols),
-             [&](size_t s) { HWY_DYNAMIC_DISPATCH(GradF64)(args, s); });
+  RunSystems(exec, args.dt.size, args.a.cols * (1 + args.b.cols), [&](size_t s) {
+    HWY_DYNAMIC_DISPATCH(GradF64)(args, s);
+  });
 }
 
 }  // namespace hognose::kernels

@@ -12,6 +12,7 @@
 // After foreach_target.
 #include "hwy/highway.h"
 #include "kernels/expm/dense_batch-inl.h"
+#include "kernels/expm/dense_lu-inl.h"
 
 namespace hognose::kernels {
 #ifndef HOGNOSE_DISCRETIZE_GRAD_ONCE_
@@ -131,7 +132,8 @@ struct Finish {
       for (size_t k = 0; k < kSums; ++k) sums[k] += static_cast<double>(x[i + k]) * y[i + k];
     }
     for (; i < size; ++i) sums[0] += static_cast<double>(x[i]) * y[i];
-    return ((sums[0] + sums[4]) + (sums[1] + sums[5])) + ((sums[2] + sums[6]) + (sums[3] + sums[7]));
+    return ((sums[0] + sums[4]) + (sums[1] + sums[5])) +
+           ((sums[2] + sums[6]) + (sums[3] + sums[7]));
   }
 
   void System(const DiscretizeGradArgs<T>& args, size_t s) const {
@@ -173,8 +175,7 @@ void ZeroOrderHold(core::Exec& exec, const DiscretizeGradArgs<T>& args) {
     blocks.Put(d, i, args.dabar, args.dbbar, T{1});
   });
   ExpmGrad(exec,
-           ExpmGradArgs<T>{
-               .a = matrix, .dy = d, .da = d, .scratch = blocks.Rest(2, args.scratch)});
+           ExpmGradArgs<T>{.a = matrix, .dy = d, .da = d, .scratch = blocks.Rest(2, args.scratch)});
   RunSystems(exec, batch, (n + m) * (n + m),
              [&](size_t i) { blocks.Take(d, i, args.da, args.db); });
 }

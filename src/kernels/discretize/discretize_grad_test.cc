@@ -115,10 +115,11 @@ double Largest(const TestMat<T>& m) {
   return largest;
 }
 
-// The blocks' norms are below 2 (forward test), the derivative's sums twice as long and its direction
-// has entries of at most 1 in n + m rows: 16 (n + m) eps exp(2) (1 + exp(2)) of the gradients' scale,
-// the largest entry where everything is 1. The bilinear method's three products and an inverse with
-// norms below 2 stay within. ddt sums n (n + m) of them: in f64, so that no more is lost.
+// The blocks' norms are below 2 (forward test), the derivative's sums twice as long and its
+// direction has entries of at most 1 in n + m rows: 16 (n + m) eps exp(2) (1 + exp(2)) of the
+// gradients' scale, the largest entry where everything is 1. The bilinear method's three products
+// and an inverse with norms below 2 stay within. ddt sums n (n + m) of them: in f64, so that no
+// more is lost.
 template <typename T>
 void EqualsTheOracle(bool diagonal) {
   core::Rng rng(2);

@@ -167,11 +167,11 @@ EntryRef MakeEntryRef(DiscretizeMethod method, Wide a, Wide dt) {
   const Wide z = dt * a, h = dt / 2, below = 1 - h * a;
   switch (method) {
     case DiscretizeMethod::kZeroOrderHold:
-      return {std::exp(z),         dt * (z == 0 ? 1 : std::expm1(z) / z),
-              dt * std::exp(z),    dt * dt * PhiSlope(z),
-              a * std::exp(z),     std::exp(z)};
+      return {std::exp(z),      dt * (z == 0 ? 1 : std::expm1(z) / z),
+              dt * std::exp(z), dt * dt * PhiSlope(z),
+              a * std::exp(z),  std::exp(z)};
     case DiscretizeMethod::kBilinear:
-      return {(1 + h * a) / below,       dt / below,         dt / (below * below),
+      return {(1 + h * a) / below,      dt / below,          dt / (below * below),
               dt * h / (below * below), a / (below * below), 1 / (below * below)};
     case DiscretizeMethod::kEuler:
       break;
@@ -211,13 +211,12 @@ void DiscretizeGradRef(const DiscretizeGradArgs<T>& args) {
     const Wide dt = args.dt[s];
     const bool bilinear = args.method == DiscretizeMethod::kBilinear;
     const Wide share = bilinear ? 0.5L : 1.0L;
-    const auto [x, y] =
-        bilinear ? BilinearGradRef(args, s)
-        : args.method == DiscretizeMethod::kZeroOrderHold
-            ? HoldGradRef(args, s)
-            : std::pair{Matrix(args.dabar, s * n, n), Matrix(args.dbbar, s * n, n)};
-    args.ddt[s] = static_cast<T>(share * Dot(x, Matrix(args.a, s * n, n)) +
-                                 Dot(y, Matrix(args.b, s * n, n)));
+    const auto [x, y] = bilinear ? BilinearGradRef(args, s)
+                        : args.method == DiscretizeMethod::kZeroOrderHold
+                            ? HoldGradRef(args, s)
+                            : std::pair{Matrix(args.dabar, s * n, n), Matrix(args.dbbar, s * n, n)};
+    args.ddt[s] =
+        static_cast<T>(share * Dot(x, Matrix(args.a, s * n, n)) + Dot(y, Matrix(args.b, s * n, n)));
     x.Put(share * dt, args.da, s * n);
     y.Put(dt, args.db, s * n);
   }

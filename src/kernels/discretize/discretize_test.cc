@@ -166,7 +166,8 @@ void DiagonalEqualsTheOracle() {
       for (const size_t m : {1, 3}) {
         Case<T> c(rng, 5, n, m, true, method);
         // From where expm1 has few bits of z to where exp has nearly none of it left.
-        constexpr double kValues[] = {0.0, -0.0, 1e-30, -1e-12, 3e-7, -1e-3, 0.5, -0.9, -40.0, 60.0};
+        constexpr double kValues[] = {0.0,   -0.0, 1e-30, -1e-12, 3e-7,
+                                      -1e-3, 0.5,  -0.9,  -40.0,  60.0};
         for (size_t i = 0; i < n; ++i) c.a(0, i) = static_cast<T>(kValues[i % std::size(kValues)]);
         c.dt[0] = 1;
         Case<T> want = c;
@@ -183,9 +184,9 @@ void DiagonalEqualsTheOracle() {
                     allowed * std::max(1.0, near_pole) * std::max(scale, std::abs(expected)))
               << n << " " << r << " " << z;
           for (size_t k = 0; k < m; ++k) {
-            ASSERT_LE(std::abs(c.bbar(r, k) - want.bbar(r, k)),
-                      allowed * std::max(1.0, near_pole) *
-                          std::abs(static_cast<double>(want.bbar(r, k))))
+            ASSERT_LE(
+                std::abs(c.bbar(r, k) - want.bbar(r, k)),
+                allowed * std::max(1.0, near_pole) * std::abs(static_cast<double>(want.bbar(r, k))))
                 << n << " " << r << " " << z;
           }
         }

@@ -43,42 +43,59 @@ HWY_INLINE void ForPacks(size_t begin, size_t end, const Body& body) {
   }
 }
 
-// to[c * step + m] = from[m][c] for c < count: a lane for each m, groups of 16 bytes at a time.
+#if HWY_TARGET != HWY_SCALAR
+// 16 bytes of numbers; the lanes of any vector are whole groups.
+template <typename T>
+using GroupTag = hn::FixedTag<T, 16 / sizeof(T)>;
+
+// to[k][i] = from[i][k] for a group of groups.
+HWY_INLINE void TransposeGroup(const double* const* from, double* const* to) {
+  const GroupTag<double> d;
+  const auto r0 = hn::LoadU(d, from[0]), r1 = hn::LoadU(d, from[1]);
+  hn::StoreU(hn::InterleaveLower(d, r0, r1), d, to[0]);
+  hn::StoreU(hn::InterleaveUpper(d, r0, r1), d, to[1]);
+}
+HWY_INLINE void TransposeGroup(const float* const* from, float* const* to) {
+  const GroupTag<float> d;
+  const hn::RepartitionToWide<decltype(d)> dw;
+  const auto r0 = hn::LoadU(d, from[0]), r1 = hn::LoadU(d, from[1]);
+  const auto r2 = hn::LoadU(d, from[2]), r3 = hn::LoadU(d, from[3]);
+  const auto l01 = hn::BitCast(dw, hn::InterleaveLower(d, r0, r1));
+  const auto l23 = hn::BitCast(dw, hn::InterleaveLower(d, r2, r3));
+  const auto u01 = hn::BitCast(dw, hn::InterleaveUpper(d, r0, r1));
+  const auto u23 = hn::BitCast(dw, hn::InterleaveUpper(d, r2, r3));
+  hn::StoreU(hn::BitCast(d, hn::InterleaveLower(dw, l01, l23)), d, to[0]);
+  hn::StoreU(hn::BitCast(d, hn::InterleaveUpper(dw, l01, l23)), d, to[1]);
+  hn::StoreU(hn::BitCast(d, hn::InterleaveLower(dw, u01, u23)), d, to[2]);
+  hn::StoreU(hn::BitCast(d, hn::InterleaveUpper(dw, u01, u23)), d, to[3]);
+}
+#endif
+
+// to[c * step + m] = from[m][c] for c < count: a lane for each m.
 template <typename T>
 HWY_INLINE void Interleave(const T* const* from, size_t members, size_t count, size_t step, T* to) {
-#if HWY_TARGET != HWY_SCALAR
-  constexpr size_t kGroup = 16 / sizeof(T);  // the lanes of any vector are whole groups
-  const hn::FixedTag<T, kGroup> d;
+#if HWY_TARGET == HWY_SCALAR
+  constexpr size_t kGroup = 1;
+#else
+  constexpr size_t kGroup = hn::MaxLanes(GroupTag<T>());
+#endif
   for (size_t m = 0; m < members; m += kGroup) {
     size_t c = 0;
+#if HWY_TARGET != HWY_SCALAR
     for (; c + kGroup <= count; c += kGroup) {
-      T* t = to + c * step + m;
-      const auto r0 = hn::LoadU(d, from[m] + c), r1 = hn::LoadU(d, from[m + 1] + c);
-      if constexpr (kGroup == 2) {
-        hn::StoreU(hn::InterleaveLower(d, r0, r1), d, t);
-        hn::StoreU(hn::InterleaveUpper(d, r0, r1), d, t + step);
-      } else {
-        const hn::RepartitionToWide<decltype(d)> dw;
-        const auto r2 = hn::LoadU(d, from[m + 2] + c), r3 = hn::LoadU(d, from[m + 3] + c);
-        const auto l01 = hn::BitCast(dw, hn::InterleaveLower(d, r0, r1));
-        const auto l23 = hn::BitCast(dw, hn::InterleaveLower(d, r2, r3));
-        const auto u01 = hn::BitCast(dw, hn::InterleaveUpper(d, r0, r1));
-        const auto u23 = hn::BitCast(dw, hn::InterleaveUpper(d, r2, r3));
-        hn::StoreU(hn::BitCast(d, hn::InterleaveLower(dw, l01, l23)), d, t);
-        hn::StoreU(hn::BitCast(d, hn::InterleaveUpper(dw, l01, l23)), d, t + step);
-        hn::StoreU(hn::BitCast(d, hn::InterleaveLower(dw, u01, u23)), d, t + 2 * step);
-        hn::StoreU(hn::BitCast(d, hn::InterleaveUpper(dw, u01, u23)), d, t + 3 * step);
+      const T* rows[kGroup];
+      T* out[kGroup];
+      for (size_t k = 0; k < kGroup; ++k) {
+        rows[k] = from[m + k] + c;
+        out[k] = to + (c + k) * step + m;
       }
+      TransposeGroup(rows, out);
     }
+#endif
     for (; c < count; ++c) {
       for (size_t k = m; k < m + kGroup; ++k) to[c * step + k] = from[k][c];
     }
   }
-#else
-  for (size_t m = 0; m < members; ++m) {
-    for (size_t c = 0; c < count; ++c) to[c * step + m] = from[m][c];
-  }
-#endif
 }
 
 // Where a block of each matrix lies: its `rows` rows begin at row index * period + first.
@@ -115,25 +132,23 @@ void LoadBlock(const core::Mat<const T>& batch, const Pack<T, kLanes>& pack, con
   }
 }
 
-// from[c * step + m] into to[m][c] for c < count, of the first `members` lanes only.
+// to[m][c] = from[c * step + m] for c < count, of the first `members` lanes only.
 template <typename T>
 HWY_INLINE void Deinterleave(const T* from, size_t members, size_t count, size_t step,
                              T* const* to) {
   size_t m = 0;
 #if HWY_TARGET != HWY_SCALAR
-  constexpr size_t kGroup = 16 / sizeof(T);
-  const hn::FixedTag<T, kGroup> d;
+  constexpr size_t kGroup = hn::MaxLanes(GroupTag<T>());
   for (; m + kGroup <= members; m += kGroup) {
     size_t c = 0;
     for (; c + kGroup <= count; c += kGroup) {
-      // The transpose of a square is the same work both ways.
-      HWY_ALIGN T square[kGroup * kGroup];
       const T* rows[kGroup];
-      for (size_t k = 0; k < kGroup; ++k) rows[k] = from + (c + k) * step + m;
-      Interleave(rows, kGroup, kGroup, kGroup, square);
+      T* out[kGroup];
       for (size_t k = 0; k < kGroup; ++k) {
-        hn::StoreU(hn::Load(d, square + k * kGroup), d, to[m + k] + c);
+        rows[k] = from + (c + k) * step + m;
+        out[k] = to[m + k] + c;
       }
+      TransposeGroup(rows, out);
     }
     for (; c < count; ++c) {
       for (size_t k = m; k < m + kGroup; ++k) to[k][c] = from[c * step + k];

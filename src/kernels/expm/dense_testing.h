@@ -73,10 +73,10 @@ void SetNorm(TestMat<T>& a, size_t i, double norm) {
   }
 }
 
-// The bound of expm.h of exp(m)'s error after `squarings`; `eps` is n times the type's epsilon. In it
-// c = 8 n eps, since four products follow each other in p and q, LU with its two solves counts for
-// three more, each n eps of the sizes of its factors, and rounding and the approximant's own error
-// for one. p, q and the inverse of q, over b_0, have entries of sizes below exp(|m| / 2).
+// The bound of expm.h of exp(m)'s error after `squarings`; `eps` is n times the type's epsilon. In
+// it c = 8 n eps, since four products follow each other in p and q, LU with its two solves counts
+// for three more, each n eps of the sizes of its factors, and rounding and the approximant's own
+// error for one. p, q and the inverse of q, over b_0, have entries of sizes below exp(|m| / 2).
 inline double ExpmErrorBound(TestMat<double> m, size_t squarings, double eps) {
   const size_t n = m.cols;
   for (double& v : m.data) v = std::ldexp(v, -static_cast<int>(squarings));

@@ -7,7 +7,7 @@
 // Derivative dy = L(a, e) = lim (exp(a + h e) - exp(a)) / h, by differentiating every step above:
 //            three times the products of exp alone; of the 2n x 2n block matrix it would be eight.
 // Gradient   of f with df/dy = dy:  da = L(a^T, dy).
-// Operands   batches of B matrices n x n, f32 or f64, as [B n, n]: matrix i has rows [i n, i n + n).
+// Operands   batches of B matrices n x n, f32 or f64, as [B n, n]: matrix i has rows from i n on.
 //            Any n >= 1. y may be a itself (same pointer and stride); the derivative's y and dy may
 //            be a or e, the gradient's da may be a or dy, but no two results the same.
 // Scratch    ExpmScratch(n, B), ExpmGradScratch(n, B) numbers of the type.
@@ -20,9 +20,10 @@
 // Accuracy   ||error|| <= e_s, all norms ||.||_1, X_k = exp(a / 2^(s-k)), c = 8 n eps:
 //            e_0 = c ||exp(|a| / 2^(s+1))||^2 (1 + ||X_0||),
 //            e_(k+1) = 2 ||X_k|| e_k + n eps ||X_k||^2.
-//            What that means depends on a: in tests/fixtures the relative error is below n eps times
-//            the condition of exp at a, which is at least ||a||. The derivative takes the squarings
-//            of ||a||, however its powers behave: badly scaled matrices are better balanced first.
+//            What that means depends on a: in tests/fixtures the relative error is below n eps
+//            times the condition of exp at a, which is at least ||a||. The derivative takes the
+//            squarings of ||a||, however its powers behave: badly scaled matrices are better
+//            balanced first.
 // Cost       (m + 1) / 2 products (m = 13: 6), 4/3 of one for LU, s for squaring: 2 n^3 operations
 //            each. The derivative: 3 times that.
 // Source     N. Higham, "The scaling and squaring method for the matrix exponential revisited",

@@ -11,6 +11,7 @@
 #include "hwy/foreach_target.h"
 // After foreach_target.
 #include "hwy/highway.h"
+#include "kernels/expm/dense_lu-inl.h"
 #include "kernels/expm/expm_packs-inl.h"
 
 namespace hognose::kernels {
@@ -25,8 +26,8 @@ struct FrechetWork {
 
   FrechetWork(T* scratch, size_t size) {
     T* at = DenseAligned(scratch);
-    for (T** matrix : {&a, &a2, &a4, &a6, &w, &z, &u, &v, &e, &m2, &m4, &m6, &dw, &dz, &du, &dv,
-                       &pivots}) {
+    for (T** matrix :
+         {&a, &a2, &a4, &a6, &w, &z, &u, &v, &e, &m2, &m4, &m6, &dw, &dz, &du, &dv, &pivots}) {
       *matrix = at;
       at += size;
     }
@@ -133,33 +134,34 @@ void FrechetIn(const FrechetCall<T>& call, size_t begin, size_t end, T* scratch)
   FrechetWork<T> w(scratch, size);
   ForPadePacks<T, kLanes>(call.a, call.transpose, true, begin, end, w.a, not_finite,
                           [&](const PadePack<T, kLanes>& p) HWY_ATTR {
-    LoadBlock<T, kLanes>(call.a, p.pack, whole, call.transpose, w.a, stride);
-    LoadBlock<T, kLanes>(call.e, p.pack, whole, false, w.e, stride);
-    if (p.squarings > 0) {
-      Scale<T, kLanes>(size, p.scale, w.a, w.a);
-      Scale<T, kLanes>(size, p.scale, w.e, w.e);
-    }
-    DerivativeOfOrder<T, kLanes>(p.order, n, w);
-    T *x = w.u, *dx = w.du, *square = w.w, *dsquare = w.dw;
-    for (size_t step = 0; step < p.squarings; ++step) {
-      MultiplyBoth<T, kLanes>(n, x, dx, x, dx, square, dsquare);
-      KeepFinished<T, kLanes>(p, step, size, x, square);
-      KeepFinished<T, kLanes>(p, step, size, dx, dsquare);
-      std::swap(x, square);
-      std::swap(dx, dsquare);
-    }
-    if (call.y.rows != 0) StoreBlock<T, kLanes>(x, stride, p.pack, whole, call.y);
-    StoreBlock<T, kLanes>(dx, stride, p.pack, whole, call.dy);
-  });
+                            LoadBlock<T, kLanes>(call.a, p.pack, whole, call.transpose, w.a,
+                                                 stride);
+                            LoadBlock<T, kLanes>(call.e, p.pack, whole, false, w.e, stride);
+                            if (p.squarings > 0) {
+                              Scale<T, kLanes>(size, p.scale, w.a, w.a);
+                              Scale<T, kLanes>(size, p.scale, w.e, w.e);
+                            }
+                            DerivativeOfOrder<T, kLanes>(p.order, n, w);
+                            T *x = w.u, *dx = w.du, *square = w.w, *dsquare = w.dw;
+                            for (size_t step = 0; step < p.squarings; ++step) {
+                              MultiplyBoth<T, kLanes>(n, x, dx, x, dx, square, dsquare);
+                              KeepFinished<T, kLanes>(p, step, size, x, square);
+                              KeepFinished<T, kLanes>(p, step, size, dx, dsquare);
+                              std::swap(x, square);
+                              std::swap(dx, dsquare);
+                            }
+                            if (call.y.rows != 0)
+                              StoreBlock<T, kLanes>(x, stride, p.pack, whole, call.y);
+                            StoreBlock<T, kLanes>(dx, stride, p.pack, whole, call.dy);
+                          });
 }
 
 template <typename T>
 HWY_INLINE void FrechetTask(const FrechetCall<T>& call, size_t begin, size_t end, T* scratch) {
   const size_t n = call.a.cols;
-  const ExpmLayout chosen =
-      call.layout == ExpmLayout::kAuto
-          ? ChooseExpmLayout(n, call.a.rows / n, hn::Lanes(DenseTag<T>()))
-          : call.layout;
+  const ExpmLayout chosen = call.layout == ExpmLayout::kAuto
+                                ? ChooseExpmLayout(n, call.a.rows / n, hn::Lanes(DenseTag<T>()))
+                                : call.layout;
   if (chosen == ExpmLayout::kLanes) return FrechetIn<T, true>(call, begin, end, scratch);
   FrechetIn<T, false>(call, begin, end, scratch);
 }

@@ -46,7 +46,8 @@ TestMat<T> Grad(const TestMat<T>& a, const TestMat<T>& dy, ExpmLayout layout = E
 TEST(ExpmFrechetRef, EqualsFiniteDifferences) {
   core::Rng rng(1);
   for (const size_t n : {1, 2, 5, 9}) {
-    const TestMat<double> a = RandomMat<double>(rng, n, n, 1.0 / n), e = RandomMat<double>(rng, n, n, 1.0 / n);
+    const TestMat<double> a = RandomMat<double>(rng, n, n, 1.0 / n),
+                          e = RandomMat<double>(rng, n, n, 1.0 / n);
     TestMat<double> y(n, n), dy(n, n), up = a, down = a, high(n, n), low(n, n);
     ExpmFrechetRef<double>({.a = a.Mat(), .e = e.Mat(), .y = y.Mat(), .dy = dy.Mat()});
     constexpr double kStep = 1e-4;
@@ -113,7 +114,8 @@ template <typename T>
 void IsTheAdjoint() {
   core::Rng rng(3);
   for (const size_t n : {1, 3, 16, 33}) {
-    const TestMat<T> a = RandomMat<T>(rng, 11 * n, n, 2.0 / n), e = RandomMat<T>(rng, 11 * n, n, 1.0);
+    const TestMat<T> a = RandomMat<T>(rng, 11 * n, n, 2.0 / n),
+                     e = RandomMat<T>(rng, 11 * n, n, 1.0);
     const TestMat<T> dy = RandomMat<T>(rng, 11 * n, n, 1.0);
     const TestMat<T> along = Frechet<T>(a, e).dy, da = Grad(a, dy);
     for (size_t i = 0; i < 11; ++i) {

@@ -29,34 +29,35 @@ template <typename T, bool kLanes>
 struct PadePack {
   Pack<T, kLanes> pack;
   size_t order = 0;
-  size_t squarings = 0;                  // the most that one of them takes
+  size_t squarings = 0;                          // the most that one of them takes
   T own_squarings[Pack<T, kLanes>::kMost] = {};  // of each lane
   T scale[Pack<T, kLanes>::kMost] = {};          // 2^-squarings of each lane
 };
 
-// max(||M^p||^(1/p), ||M^(p+1)||^(1/(p+1))) of the matrix M of magnitudes of a, p = kPadePower.
-// `spare` has room for 2n numbers.
+// max(||M^p||^(1/p), ||M^(p+1)||^(1/(p+1))) of the matrix M of magnitudes of a, p = kPadePower, or
+// a tiny part of `norm`, that of a, where that is more: powers of a smaller one underflow. `spare`
+// has room for 2n numbers.
 template <typename T>
-double NormOfPowers(const core::Mat<const T>& a, T* spare) {
+double NormOfPowers(const core::Mat<const T>& a, T norm, T* spare) {
   const size_t n = a.cols;
+  const T reciprocal = T{1} / norm;
   T *sums = spare, *next = spare + n;
   std::fill_n(sums, n, T{1});
-  double log_norm = 0.0, before = 0.0;
-  // sums M^k by rows; what it grows by is taken out, so that nothing overflows.
+  double result = 0.0;
+  // Column sums of (M / norm)^k: at most 1, so that nothing overflows.
   for (int k = 1; k <= kPadePower<T> + 1; ++k) {
     std::fill_n(next, n, T{0});
     for (size_t i = 0; i < n; ++i) {
       const T* row = a.Row(i);
-      for (size_t j = 0; j < n; ++j) next[j] += sums[i] * std::abs(row[j]);
+      const T factor = sums[i] * reciprocal;
+      for (size_t j = 0; j < n; ++j) next[j] += factor * std::abs(row[j]);
     }
-    const T largest = *std::max_element(next, next + n);
-    if (largest == T{0}) return 0.0;
-    for (size_t j = 0; j < n; ++j) next[j] /= largest;
     std::swap(sums, next);
-    before = log_norm;
-    log_norm += std::log(static_cast<double>(largest));
+    if (k < kPadePower<T>) continue;
+    const T largest = *std::max_element(sums, sums + n);
+    result = std::max(result, std::pow(static_cast<double>(largest), 1.0 / k));
   }
-  return std::exp(std::max(before / kPadePower<T>, log_norm / (kPadePower<T> + 1)));
+  return norm * std::max(result, sizeof(T) == sizeof(float) ? 0x1p-20 : 0x1p-150);
 }
 
 // The order by the norm; the squarings too, or by the powers where those are smaller: matrices that
@@ -68,7 +69,7 @@ PadePlan PlanFor(const core::Mat<const T>& a, T norm, bool derivative, T* spare)
   PadePlan plan = PlanPade(norm, derivative);
   if (plan.squarings == 0 || derivative) return plan;
   plan.squarings =
-      std::min(plan.squarings, PadeSquarings<T>(NormOfPowers(a, spare), derivative));
+      std::min(plan.squarings, PadeSquarings<T>(NormOfPowers(a, norm, spare), derivative));
   return plan;
 }
 

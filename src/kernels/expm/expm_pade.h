@@ -1,5 +1,5 @@
-// The Pade approximants r_m = p_m(A) / p_m(-A) of exp(A): coefficients, how large ||A||_1 may be for
-// each order, and what follows for a matrix: its order and number of squarings.
+// The Pade approximants r_m = p_m(A) / p_m(-A) of exp(A): coefficients, how large ||A||_1 may be
+// for each order, and what follows for a matrix: its order and number of squarings.
 #pragma once
 
 #include <cmath>
@@ -40,19 +40,18 @@ inline constexpr double kPade<13>[] = {64764752532480000.,
                                        1.};
 
 // The largest norm for an order. With log(exp(-x) r_m(x)) = sum of c_k x^k from k = 2m + 1 on, u
-// half the type's epsilon: `value` is where sum |c_k| x^(k-1) = u, so that r_m(A) = exp(A + dA) with
-// ||dA|| <= u ||A||; `derivative` where sum k |c_k| x^(k-1) = u, the same for the Frechet
+// half the type's epsilon: `value` is where sum |c_k| x^(k-1) = u, so that r_m(A) = exp(A + dA)
+// with ||dA|| <= u ||A||; `derivative` where sum k |c_k| x^(k-1) = u, the same for the Frechet
 // derivative. tests/oracle/expm_thetas.py computes both.
 struct PadeBound {
   size_t order;
   double value, derivative;
 };
-inline constexpr PadeBound kPadeBoundsF64[] = {
-    {3, 1.4955852179582915e-2, 1.0813385777848366e-2},
-    {5, 2.5393983300632321e-1, 1.9980632069789490e-1},
-    {7, 9.5041789961629319e-1, 7.8346084729620445e-1},
-    {9, 2.0978479612570675, 1.7824486239692788},
-    {13, 5.3719203511481523, 4.7403075437668067}};
+inline constexpr PadeBound kPadeBoundsF64[] = {{3, 1.4955852179582915e-2, 1.0813385777848366e-2},
+                                               {5, 2.5393983300632321e-1, 1.9980632069789490e-1},
+                                               {7, 9.5041789961629319e-1, 7.8346084729620445e-1},
+                                               {9, 2.0978479612570675, 1.7824486239692788},
+                                               {13, 5.3719203511481523, 4.7403075437668067}};
 inline constexpr PadeBound kPadeBoundsF32[] = {{3, 4.2587300348979312e-1, 3.0803304184533009e-1},
                                                {5, 1.8801526985337688, 1.4825326147931447},
                                                {7, 3.9257248464332842, 3.2486717552004776}};

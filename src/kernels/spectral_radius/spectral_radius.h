@@ -1,17 +1,17 @@
 // spectral_radius: the largest magnitude of an eigenvalue of dense matrices, and keeping it below a
 // bound; for the decays exp(dt a) of a diagonal system the bound is one of A_log.
 //
-// Formula    Gelfand: rho(a) = lim ||a^k||^(1/k), k = 2^j by j squarings; every square is divided by
-//            a power of 2 that brings its norm near 1, and the exponents are added up.
+// Formula    Gelfand: rho(a) = lim ||a^k||^(1/k), k = 2^j by j squarings; before each, a power of 2
+//            brings the norm near 1, and the exponents are added up.
 //            Projection: a *= R / rho where rho > R.
 //            Diagonal: exp(-exp(A_log) dt) <= R for every dt >= dt_low where
 //            A_log >= ln(-ln R / dt_low).
 // Operands   a [B n, n] f32 or f64 (computed in f64), matrix i in rows [i n, i n + n); rho [B].
-// Scratch    SpectralRadiusScratch doubles. Threads: runs of matrices, fixed by the shape. Same bits
-//            for any thread count.
-// Errors     none; shapes are checked by HOGNOSE_DCHECK. A NaN, an infinity or a norm that overflows
-//            gives NaN, and the projection leaves such a matrix as it is.
-// Accuracy   an upper bound, but for rounding: rho <= result <= rho (sqrt(n) k)^(2^-32), k the
+// Scratch    SpectralRadiusScratch doubles.
+// Threads    runs of matrices, fixed by the shape. Same bits for any thread count.
+// Errors     none; shapes are checked by HOGNOSE_DCHECK. A NaN, an infinity or a norm that is too
+//            large gives NaN, and the projection leaves such a matrix as it is.
+// Accuracy   an upper bound, but for rounding: rho <= result <= rho (n k)^(2^-32), k the
 //            condition of the eigenvectors, so that even k = 10^12 costs 7e-9. A nilpotent matrix
 //            whose squares vanish exactly (a strict triangle) gives 0.
 // Cost       kSpectralSquarings products.

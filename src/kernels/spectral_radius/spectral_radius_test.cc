@@ -128,10 +128,11 @@ void KeepsTheBound() {
   const TestMat<T> before = a;
   std::vector<T> rho(2);
   std::vector<double> scratch(SpectralRadiusScratch(9, 2));
-  ProjectSpectralRadius(exec, ProjectSpectralRadiusArgs<T>{.a = a.Mat(),
-                                                           .max_radius = T{0.75},
-                                                           .rho = {rho.data(), 2},
-                                                           .scratch = {scratch.data(), scratch.size()}});
+  ProjectSpectralRadius(exec,
+                        ProjectSpectralRadiusArgs<T>{.a = a.Mat(),
+                                                     .max_radius = T{0.75},
+                                                     .rho = {rho.data(), 2},
+                                                     .scratch = {scratch.data(), scratch.size()}});
   const std::vector<T> after = Radii(a);
   EXPECT_NEAR(rho[0], 1.0, 1e-4);
   EXPECT_NEAR(after[0], 0.75, 900 * kEpsOf<T> + 1e-8);

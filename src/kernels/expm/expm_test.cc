@@ -118,6 +118,43 @@ TEST(Expm, InPlaceAndLarge) {
   });
 }
 
+// r diag(v) r with a reflection r, whose exponential is r diag(exp(v)) r. ||a||_1 is below 4 times
+// the largest |v|, 1/2: 8 n eps exp(2) (1 + exp(2)).
+TEST(Expm, KnowsReflectedDiagonals) {
+  for (const size_t n : {65, 130, 256}) {
+    core::Rng rng(6);
+    std::vector<double> axis(n), values(n);
+    double squares = 0.0;
+    for (size_t i = 0; i < n; ++i) {
+      axis[i] = rng.Uniform(0.5, 1.0);
+      squares += axis[i] * axis[i];
+      values[i] = rng.Uniform(-0.5, 0.5);
+    }
+    // r = I - 2 axis axis^T / squares, so that (r d r)_ij is a sum over d of two rows of r.
+    const auto reflected = [&](const auto& diagonal) {
+      double weighted = 0.0;  // sum of axis^2 d
+      for (size_t k = 0; k < n; ++k) weighted += axis[k] * axis[k] * diagonal(k);
+      TestMat<double> m(n, n);
+      for (size_t i = 0; i < n; ++i) {
+        for (size_t j = 0; j < n; ++j) {
+          m(i, j) = (i == j ? diagonal(i) : 0.0) +
+                    2 / squares * axis[i] * axis[j] *
+                        (2 / squares * weighted - diagonal(i) - diagonal(j));
+        }
+      }
+      return m;
+    };
+    const TestMat<double> a = reflected([&](size_t k) { return values[k]; });
+    const TestMat<double> want = reflected([&](size_t k) { return std::exp(values[k]); });
+    ASSERT_LE(NormOf(a, 0, n), 2.0);
+    ForEachTarget([&] {
+      EXPECT_LE(NormOf(Exp(a), 0, n, &want),
+                8 * n * kEpsOf<double> * std::exp(2.0) * (1 + std::exp(2.0)))
+          << n;
+    });
+  }
+}
+
 // A matrix with something that is no finite number, or whose norm isn't one, is NaN; its
 // neighbours are not touched. Huge norms end.
 template <typename T>

@@ -14,6 +14,7 @@
 #include "io/file.h"
 #include "io/json.h"
 #include "kernels/find_nonfinite/find_nonfinite.h"
+#include "kernels/spectral_radius/spectral_radius.h"
 #include "models/fields.h"
 #include "train/checkpoint.h"
 
@@ -119,7 +120,7 @@ core::Result<double> LeastALog(const TrainFlags& f, const Start& start) {
         "--max-spectral-radius: got no time_step_limit with a low end above 0 (--time-step-limit), "
         "want one: without a floor of dt no bound of A bounds exp(dt A)");
   }
-  return train::LeastALog(f.max_spectral_radius, limits->first);
+  return kernels::LeastALog(f.max_spectral_radius, limits->first);
 }
 
 core::Status CheckUnknown(const TrainFlags& f, const Start& start,

@@ -10,6 +10,7 @@
 #include "core/fp_env.h"
 #include "kernels/find_nonfinite/find_nonfinite.h"
 #include "kernels/optimizer/optimizer.h"
+#include "kernels/spectral_radius/spectral_radius.h"
 
 namespace hognose::train {
 
@@ -27,10 +28,6 @@ size_t LaneCount(size_t rows, size_t lane_bytes, size_t other_bytes) {
   constexpr size_t kAlways = size_t{32} << 20, kShare = 4;
   const size_t room = std::max(kAlways, (other_bytes + lane_bytes) / kShare);
   return std::min(std::max(rows, size_t{1}), 1 + room / std::max(lane_bytes, size_t{1}));
-}
-
-double LeastALog(double max_spectral_radius, double dt_low) {
-  return std::log(-std::log(max_spectral_radius) / dt_low);
 }
 
 Trainer::Trainer(core::Exec exec, Task& task, Parameters& parameters, const TrainerOptions& options)
@@ -187,13 +184,10 @@ void Trainer::Update(double lr, double gradient_scale) {
   run(0, parameters_.decayed(), o.weight_decay);
   run(parameters_.decayed(), parameters_.values().size, 0.0);
   if (!std::isfinite(options_.min_a_log)) return;
-  // Rounded up, so that the bound holds.
-  const float least = std::nextafter(static_cast<float>(options_.min_a_log),
-                                     std::numeric_limits<float>::infinity());
   for (const Parameter& p : parameters_.trained()) {
     if (!p.name.ends_with("A_log")) continue;
-    float* value = parameters_.values().data + p.offset;
-    for (size_t i = 0; i < p.view.elements(); ++i) value[i] = std::max(value[i], least);
+    kernels::ProjectALog({parameters_.values().data + p.offset, p.view.elements()},
+                         options_.min_a_log);
   }
 }
 

@@ -54,8 +54,8 @@ struct TrainerOptions {
   OptimizerOptions optimizer = {};
   Schedule schedule = {};
   Precision precision = Precision::kF32;
-  // The least A_log that keeps exp(dt A) below the bound wherever dt is at its floor; -infinity: no
-  // bound.
+  // The least A_log that keeps exp(dt A) below the bound wherever dt is at its floor
+  // (kernels::LeastALog); -infinity: no bound.
   double min_a_log = -std::numeric_limits<double>::infinity();
 };
 
@@ -63,9 +63,6 @@ struct TrainerOptions {
 // number of threads. Lanes beside the first may take a quarter of the memory that the run has
 // without them, or 32 MiB where that is more.
 size_t LaneCount(size_t rows, size_t lane_bytes, size_t other_bytes);
-
-// ln(-ln R / dt_low): the A_log from which exp(-exp(A_log) dt_low) <= R.
-double LeastALog(double max_spectral_radius, double dt_low);
 
 struct StepResult {
   double loss = 0.0;

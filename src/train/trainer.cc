@@ -25,9 +25,10 @@ void LossScale::Adjust(bool finite) {
 }
 
 size_t LaneCount(size_t rows, size_t lane_bytes, size_t other_bytes) {
-  constexpr size_t kAlways = size_t{32} << 20, kShare = 4;
+  // Each lane's model is bound anew after every step, which small models would feel.
+  constexpr size_t kAlways = size_t{32} << 20, kShare = 4, kMost = 16;
   const size_t room = std::max(kAlways, (other_bytes + lane_bytes) / kShare);
-  return std::min(std::max(rows, size_t{1}), 1 + room / std::max(lane_bytes, size_t{1}));
+  return std::min({std::max(rows, size_t{1}), 1 + room / std::max(lane_bytes, size_t{1}), kMost});
 }
 
 Trainer::Trainer(core::Exec exec, Task& task, Parameters& parameters, const TrainerOptions& options)

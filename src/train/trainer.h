@@ -61,7 +61,7 @@ struct TrainerOptions {
 
 // How many lanes a step has: a function of sizes alone, so that the bits are the same for any
 // number of threads. Lanes beside the first may take a quarter of the memory that the run has
-// without them, or 32 MiB where that is more.
+// without them, or 32 MiB where that is more; there are 16 at most.
 size_t LaneCount(size_t rows, size_t lane_bytes, size_t other_bytes);
 
 struct StepResult {

@@ -84,6 +84,7 @@ TEST(LaneCountTest, LanesGetAQuarterOfTheMemory) {
   constexpr size_t kMiB = size_t{1} << 20;
   EXPECT_EQ(LaneCount(8, 4 * kMiB, 10 * kMiB), 8u);  // never more than rows
   EXPECT_EQ(LaneCount(99, 4 * kMiB, 10 * kMiB), 9u);
+  EXPECT_EQ(LaneCount(99, kMiB, 10 * kMiB), 16u);
   EXPECT_EQ(LaneCount(99, 33 * kMiB, 10 * kMiB), 1u);
   EXPECT_EQ(LaneCount(99, 100 * kMiB, 299 * kMiB), 1u);
   EXPECT_EQ(LaneCount(99, 100 * kMiB, 300 * kMiB), 2u);

@@ -60,10 +60,14 @@ struct AttentionOperands {
     // A step that forgets everything, among those that forget little.
     if (c.l > 5) log_decay[4 * (c.h + 1)] = -200.0f;
     if (!c.normalised) return;
-    // A divisor near 0 would make any error large: no sign but one.
-    for (auto* values : {&q, &k, &initial}) {
-      for (auto& x : *values) x = std::abs(x) + 0.01f;
-    }
+    // A divisor near 0 would make any error large: no sign but one. elu(x) + 1 has but one anyway.
+    const auto make_positive = [](std::vector<float>& values) {
+      for (auto& x : values) x = std::abs(x) + 0.01f;
+    };
+    make_positive(initial);
+    if (c.feature_map == FeatureMap::kEluPlusOne) return;
+    make_positive(q);
+    make_positive(k);
   }
 
   LinearAttentionArgs Forward() const {

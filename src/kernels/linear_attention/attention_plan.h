@@ -69,7 +69,8 @@ struct AttentionPlan {
   bool in_spans = false;
 
   // `state_floats` of a state as the direction lays it out. A span has a state of its own where
-  // spans run at once or `keeps_states`, and a gradient where they run at once and `backward`.
+  // spans run at once, and `backward` where a sequence has several; and a gradient where they run
+  // at once and `backward`.
   template <typename Args>
   static AttentionPlan Carve(core::Arena& arena, const Args& a, size_t state_floats,
                              bool backward) {
@@ -107,6 +108,26 @@ struct AttentionPlan {
       }
     }
     first_span[shape.sequences] = static_cast<uint32_t>(next);
+  }
+
+  // The passes of a direction, each called with an index and a head: `sequence` where sequences are
+  // all that runs at once, else `sum` and, when `carry` has handed the states on, `span` for spans.
+  template <typename Args>
+  struct Passes {
+    using Pass = void (*)(const Args&, const AttentionPlan&, size_t index, size_t head);
+    Pass sequence, sum, carry, span;
+  };
+  template <typename Args>
+  void Run(core::Exec& exec, const Args& a, const Passes<Args>& passes) const {
+    const auto run = [&](size_t count, auto pass) {
+      exec.pool.Run(count * a.heads,
+                    [&](size_t task) { pass(a, *this, task / a.heads, task % a.heads); });
+    };
+    const size_t sequences = first_span.size - 1;
+    if (!in_spans) return run(sequences, passes.sequence);
+    run(spans.size, passes.sum);
+    run(sequences, passes.carry);
+    run(spans.size, passes.span);
   }
 
   // The whole of a sequence.

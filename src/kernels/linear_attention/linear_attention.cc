@@ -274,22 +274,12 @@ void LinearAttention(core::Exec& exec, const LinearAttentionArgs& args) noexcept
   const auto plan = internal::AttentionPlan::Carve(
       arena, args, StateFloats(shape.states, shape.width), /*backward=*/false);
   plan.FillSpans(args);
-  const size_t heads = args.heads;
-  if (!plan.in_spans) {
-    exec.pool.Run(shape.sequences * heads, [&](size_t task) {
-      HWY_DYNAMIC_DISPATCH(AttendSequence)(args, plan, task / heads, task % heads);
-    });
-    return;
-  }
-  exec.pool.Run(plan.spans.size * heads, [&](size_t task) {
-    HWY_DYNAMIC_DISPATCH(SumSpan)(args, plan, task / heads, task % heads);
-  });
-  exec.pool.Run(shape.sequences * heads, [&](size_t task) {
-    HWY_DYNAMIC_DISPATCH(CarrySequence)(args, plan, task / heads, task % heads);
-  });
-  exec.pool.Run(plan.spans.size * heads, [&](size_t task) {
-    HWY_DYNAMIC_DISPATCH(AttendSpan)(args, plan, task / heads, task % heads);
-  });
+  plan.Run(exec, args,
+           internal::AttentionPlan::Passes<LinearAttentionArgs>{
+               .sequence = &HWY_DYNAMIC_DISPATCH(AttendSequence),
+               .sum = &HWY_DYNAMIC_DISPATCH(SumSpan),
+               .carry = &HWY_DYNAMIC_DISPATCH(CarrySequence),
+               .span = &HWY_DYNAMIC_DISPATCH(AttendSpan)});
 }
 
 }  // namespace hognose::kernels

@@ -190,22 +190,12 @@ void LinearAttentionGrad(core::Exec& exec, const LinearAttentionGradArgs& args) 
   core::Arena arena = core::Arena::Over(args.scratch);
   const internal::AttentionPlan plan = PlanGrad(arena, args);
   plan.FillSpans(args);
-  const size_t heads = args.heads;
-  if (!plan.in_spans) {
-    exec.pool.Run(shape.sequences * heads, [&](size_t task) {
-      HWY_DYNAMIC_DISPATCH(GradSequence)(args, plan, task / heads, task % heads);
-    });
-    return;
-  }
-  exec.pool.Run(plan.spans.size * heads, [&](size_t task) {
-    HWY_DYNAMIC_DISPATCH(SumGradSpan)(args, plan, task / heads, task % heads);
-  });
-  exec.pool.Run(shape.sequences * heads, [&](size_t task) {
-    HWY_DYNAMIC_DISPATCH(CarryGradSequence)(args, plan, task / heads, task % heads);
-  });
-  exec.pool.Run(plan.spans.size * heads, [&](size_t task) {
-    HWY_DYNAMIC_DISPATCH(GradOneSpan)(args, plan, task / heads, task % heads);
-  });
+  plan.Run(exec, args,
+           internal::AttentionPlan::Passes<LinearAttentionGradArgs>{
+               .sequence = &HWY_DYNAMIC_DISPATCH(GradSequence),
+               .sum = &HWY_DYNAMIC_DISPATCH(SumGradSpan),
+               .carry = &HWY_DYNAMIC_DISPATCH(CarryGradSequence),
+               .span = &HWY_DYNAMIC_DISPATCH(GradOneSpan)});
 }
 
 }  // namespace hognose::kernels

@@ -69,8 +69,7 @@ void BilinearIn(const DiscretizeArgs<T>& args, size_t begin, size_t end, T* scra
 
 template <typename T>
 HWY_INLINE void BilinearTask(const DiscretizeArgs<T>& args, size_t begin, size_t end, T* scratch) {
-  const size_t n = args.a.cols, batch = args.dt.size;
-  if (ChooseExpmLayout(n, batch, hn::Lanes(DenseTag<T>())) == ExpmLayout::kLanes) {
+  if (InLanes<T>(ExpmLayout::kAuto, args.a.cols, args.dt.size)) {
     return BilinearIn<T, true>(args, begin, end, scratch);
   }
   BilinearIn<T, false>(args, begin, end, scratch);
@@ -102,15 +101,14 @@ size_t BilinearScratch(size_t n, size_t m) {
 template <typename T>
 void Bilinear(core::Exec& exec, const DiscretizeArgs<T>& args) {
   const size_t n = args.a.cols;
-  const ExpmTasks tasks(n, args.dt.size);
-  exec.pool.Run(tasks.count, [&](size_t i) {
-    T* own = args.scratch.data + i * BilinearScratch<T>(n, args.b.cols);
+  const auto task = [&](size_t begin, size_t end, T* own) {
     if constexpr (sizeof(T) == sizeof(float)) {
-      HWY_DYNAMIC_DISPATCH(BilinearF32)(args, tasks.Begin(i), tasks.End(i), own);
+      HWY_DYNAMIC_DISPATCH(BilinearF32)(args, begin, end, own);
     } else {
-      HWY_DYNAMIC_DISPATCH(BilinearF64)(args, tasks.Begin(i), tasks.End(i), own);
+      HWY_DYNAMIC_DISPATCH(BilinearF64)(args, begin, end, own);
     }
-  });
+  };
+  ExpmTasks(n, args.dt.size).Run(exec, args.scratch, BilinearScratch<T>(n, args.b.cols), task);
 }
 
 template <typename T>

@@ -84,8 +84,7 @@ void BilinearGradIn(const DiscretizeGradArgs<T>& args, size_t begin, size_t end,
 template <typename T>
 HWY_INLINE void BilinearGradTask(const DiscretizeGradArgs<T>& args, size_t begin, size_t end,
                                  T* scratch) {
-  const size_t n = args.a.cols, batch = args.dt.size;
-  if (ChooseExpmLayout(n, batch, hn::Lanes(DenseTag<T>())) == ExpmLayout::kLanes) {
+  if (InLanes<T>(ExpmLayout::kAuto, args.a.cols, args.dt.size)) {
     return BilinearGradIn<T, true>(args, begin, end, scratch);
   }
   BilinearGradIn<T, false>(args, begin, end, scratch);
@@ -154,15 +153,14 @@ struct Finish {
 template <typename T>
 void Bilinear(core::Exec& exec, const DiscretizeGradArgs<T>& args) {
   const size_t n = args.a.cols;
-  const ExpmTasks tasks(n, args.dt.size);
-  exec.pool.Run(tasks.count, [&](size_t i) {
-    T* own = args.scratch.data + i * BilinearGradScratch<T>(n, args.b.cols);
+  const auto task = [&](size_t begin, size_t end, T* own) {
     if constexpr (sizeof(T) == sizeof(float)) {
-      HWY_DYNAMIC_DISPATCH(BilinearGradF32)(args, tasks.Begin(i), tasks.End(i), own);
+      HWY_DYNAMIC_DISPATCH(BilinearGradF32)(args, begin, end, own);
     } else {
-      HWY_DYNAMIC_DISPATCH(BilinearGradF64)(args, tasks.Begin(i), tasks.End(i), own);
+      HWY_DYNAMIC_DISPATCH(BilinearGradF64)(args, begin, end, own);
     }
-  });
+  };
+  ExpmTasks(n, args.dt.size).Run(exec, args.scratch, BilinearGradScratch<T>(n, args.b.cols), task);
 }
 
 template <typename T>

@@ -16,10 +16,19 @@
 #include "core/tensor.h"
 #include "hwy/highway.h"
 #include "kernels/expm/dense-inl.h"
+#include "kernels/expm/expm.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace hognose::kernels {
 namespace HWY_NAMESPACE {
+
+// Whether a batch is computed with a matrix a lane: as `asked`, or as the shape says.
+template <typename T>
+HWY_INLINE bool InLanes(ExpmLayout asked, size_t n, size_t batch) {
+  const ExpmLayout layout =
+      asked == ExpmLayout::kAuto ? ChooseExpmLayout(n, batch, hn::Lanes(DenseTag<T>())) : asked;
+  return layout == ExpmLayout::kLanes;
+}
 
 // Which matrices of a batch are worked on together: as many as lanes, or one. Lanes without a
 // matrix repeat the first; nothing of them is stored.

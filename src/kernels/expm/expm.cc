@@ -112,10 +112,9 @@ void ExpmIn(const ExpmArgs<T>& args, size_t begin, size_t end, T* scratch) {
 template <typename T>
 HWY_INLINE void ExpmTask(const ExpmArgs<T>& args, size_t begin, size_t end, T* scratch) {
   const size_t n = args.a.cols;
-  const ExpmLayout chosen = args.layout == ExpmLayout::kAuto
-                                ? ChooseExpmLayout(n, args.a.rows / n, hn::Lanes(DenseTag<T>()))
-                                : args.layout;
-  if (chosen == ExpmLayout::kLanes) return ExpmIn<T, true>(args, begin, end, scratch);
+  if (InLanes<T>(args.layout, n, args.a.rows / n)) {
+    return ExpmIn<T, true>(args, begin, end, scratch);
+  }
   ExpmIn<T, false>(args, begin, end, scratch);
 }
 
@@ -150,10 +149,7 @@ void RunTasks(core::Exec& exec, const ExpmArgs<T>& args, const Task& task) {
   HOGNOSE_DCHECK(args.y.rows == args.a.rows && args.y.cols == n);
   HOGNOSE_DCHECK(args.scratch.size >= ExpmScratch<T>(n, args.a.rows / n));
   HOGNOSE_DCHECK(args.layout != ExpmLayout::kLanes || n <= kExpmMaxLanesSize);
-  const ExpmTasks tasks(n, args.a.rows / n);
-  exec.pool.Run(tasks.count, [&](size_t i) {
-    task(tasks.Begin(i), tasks.End(i), args.scratch.data + i * TaskScratch<T>(n));
-  });
+  ExpmTasks(n, args.a.rows / n).Run(exec, args.scratch, TaskScratch<T>(n), task);
 }
 
 }  // namespace

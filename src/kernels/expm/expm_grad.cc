@@ -159,10 +159,9 @@ void FrechetIn(const FrechetCall<T>& call, size_t begin, size_t end, T* scratch)
 template <typename T>
 HWY_INLINE void FrechetTask(const FrechetCall<T>& call, size_t begin, size_t end, T* scratch) {
   const size_t n = call.a.cols;
-  const ExpmLayout chosen = call.layout == ExpmLayout::kAuto
-                                ? ChooseExpmLayout(n, call.a.rows / n, hn::Lanes(DenseTag<T>()))
-                                : call.layout;
-  if (chosen == ExpmLayout::kLanes) return FrechetIn<T, true>(call, begin, end, scratch);
+  if (InLanes<T>(call.layout, n, call.a.rows / n)) {
+    return FrechetIn<T, true>(call, begin, end, scratch);
+  }
   FrechetIn<T, false>(call, begin, end, scratch);
 }
 
@@ -199,15 +198,14 @@ void Run(core::Exec& exec, const FrechetCall<T>& call, core::Vec<T> scratch) {
   HOGNOSE_DCHECK(call.y.rows == 0 || (call.y.rows == call.a.rows && call.y.cols == n));
   HOGNOSE_DCHECK(scratch.size >= ExpmGradScratch<T>(n, call.a.rows / n));
   HOGNOSE_DCHECK(call.layout != ExpmLayout::kLanes || n <= kExpmMaxLanesSize);
-  const ExpmTasks tasks(n, call.a.rows / n);
-  exec.pool.Run(tasks.count, [&](size_t i) {
-    T* own = scratch.data + i * TaskScratch<T>(n);
+  const auto task = [&](size_t begin, size_t end, T* own) {
     if constexpr (sizeof(T) == sizeof(float)) {
-      HWY_DYNAMIC_DISPATCH(FrechetF32)(call, tasks.Begin(i), tasks.End(i), own);
+      HWY_DYNAMIC_DISPATCH(FrechetF32)(call, begin, end, own);
     } else {
-      HWY_DYNAMIC_DISPATCH(FrechetF64)(call, tasks.Begin(i), tasks.End(i), own);
+      HWY_DYNAMIC_DISPATCH(FrechetF64)(call, begin, end, own);
     }
-  });
+  };
+  ExpmTasks(n, call.a.rows / n).Run(exec, scratch, TaskScratch<T>(n), task);
 }
 
 template <typename T>

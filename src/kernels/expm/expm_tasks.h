@@ -24,8 +24,14 @@ struct ExpmTasks {
     per_task = std::max<size_t>((share + unit - 1) / unit * unit, unit);
     count = (batch + per_task - 1) / per_task;
   }
-  size_t Begin(size_t task) const { return task * per_task; }
-  size_t End(size_t task) const { return std::min(batch, (task + 1) * per_task); }
+  // Calls body(begin, end, scratch) for matrices [begin, end) of every task; each task has `own`
+  // numbers of the scratch.
+  template <typename T, typename Body>
+  void Run(core::Exec& exec, core::Vec<T> scratch, size_t own, const Body& body) const {
+    exec.pool.Run(count, [&](size_t task) {
+      body(task * per_task, std::min(batch, (task + 1) * per_task), scratch.data + task * own);
+    });
+  }
 };
 
 // Numbers in a working matrix n x cols, and in the pivots of one, for either layout.

@@ -112,15 +112,14 @@ void Run(core::Exec& exec, const SpectralRadiusArgs<T>& args) {
   if (args.a.rows == 0) return;
   HOGNOSE_DCHECK(n > 0 && args.a.rows == args.rho.size * n);
   HOGNOSE_DCHECK(args.scratch.size >= SpectralRadiusScratch(n, args.rho.size));
-  const ExpmTasks tasks(n, args.rho.size);
-  exec.pool.Run(tasks.count, [&](size_t i) {
-    double* own = args.scratch.data + i * TaskScratch(n);
+  const auto task = [&](size_t begin, size_t end, double* own) {
     if constexpr (sizeof(T) == sizeof(float)) {
-      HWY_DYNAMIC_DISPATCH(RadiiF32)(args, tasks.Begin(i), tasks.End(i), own);
+      HWY_DYNAMIC_DISPATCH(RadiiF32)(args, begin, end, own);
     } else {
-      HWY_DYNAMIC_DISPATCH(RadiiF64)(args, tasks.Begin(i), tasks.End(i), own);
+      HWY_DYNAMIC_DISPATCH(RadiiF64)(args, begin, end, own);
     }
-  });
+  };
+  ExpmTasks(n, args.rho.size).Run(exec, args.scratch, TaskScratch(n), task);
 }
 
 template <typename T>
